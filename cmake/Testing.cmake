@@ -1,0 +1,33 @@
+# stasis_test(NAME SOURCES ... LIBS ... [LABELS ...] [TIMEOUT s]): one GoogleTest binary, registered as one ctest case.
+function(stasis_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gmock GTest::gtest_main Threads::Threads)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "unit;${ARG_LABELS}")
+endfunction()
+
+# stasis_fuzzer(NAME SOURCES ... LIBS ... CORPUS dir): a libFuzzer binary in the fuzz preset; in every other preset the
+# same entry point is built with a small driver that replays the corpus, so that the corpus never rots.
+function(stasis_fuzzer name)
+  cmake_parse_arguments(ARG "" "CORPUS" "SOURCES;LIBS" ${ARGN})
+  if(STASIS_FUZZ)
+    add_executable(${name} ${ARG_SOURCES})
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  else()
+    add_executable(${name} ${ARG_SOURCES} ${CMAKE_SOURCE_DIR}/tests/fuzz/replay_main.cc)
+  endif()
+  target_link_libraries(${name} PRIVATE ${ARG_LIBS})
+  if(STASIS_FUZZ)
+    add_test(NAME ${name} COMMAND ${name} -max_total_time=$ENV{STASIS_FUZZ_SECONDS} -timeout=10 -rss_limit_mb=2048
+      -max_len=65536 ${CMAKE_BINARY_DIR}/fuzz/${name} ${ARG_CORPUS})
+    file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz/${name})
+    set_tests_properties(${name} PROPERTIES TIMEOUT 600 LABELS "fuzz")
+  else()
+    add_test(NAME ${name}_corpus COMMAND ${name} ${ARG_CORPUS})
+    set_tests_properties(${name}_corpus PROPERTIES TIMEOUT 120 LABELS "unit;fuzz-corpus")
+  endif()
+endfunction()
