@@ -20,9 +20,9 @@ void SetRawLogFd(int fd);
 // The word in front of every line; "stasis" unless set. Must live as long as the program (a literal).
 void SetRawLogName(const char* name);
 
-// Writes "name[pid:tid] L text\n" with L one of E, W, I, D. Of printf's format it knows
-// %d %i %u %x %p %s %c %%, the lengths hh h l ll z j t, and width with or without leading zero. Anything else
-// is written as it stands.
+// Writes "name[pid:tid] L text\n" with L one of E, W, I, D. Of printf's format it knows the conversions
+// d i u x X p s c %, the lengths hh h l ll z j t, the flags - and 0, a width, and a precision (also *) for
+// strings. From an unknown conversion on, the format is written as it stands.
 void RawLog(LogLevel level, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
 // The formatter alone: writes at most `size` bytes including the final NUL, with "..." at the end if it did
