@@ -3,6 +3,13 @@ option(STASIS_ASAN "Build with AddressSanitizer and UndefinedBehaviorSanitizer" 
 option(STASIS_TSAN "Build with ThreadSanitizer" OFF)
 option(STASIS_FUZZ "Build the libFuzzer targets (clang only)" OFF)
 
+find_program(STASIS_CCACHE ccache)
+if(STASIS_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_C_COMPILER_LAUNCHER ${STASIS_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${STASIS_CCACHE})
+endif()
+set(STASIS_CRIU "" CACHE FILEPATH "The criu binary that the tests use")
+
 add_compile_options(-Wall -Wextra -Werror -fno-omit-frame-pointer -fno-gnu-unique)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   # clang has no STB_GNU_UNIQUE to turn off and warns about the GCC spelling.

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Installs what building and testing need; quiet and quick when nothing is missing.
+. "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+. "$STASIS_ROOT/scripts/lib/criu.sh"
+. "$STASIS_ROOT/scripts/lib/cuda.sh"
+
+case "${1:-}" in
+  "") ;;
+  -h|--help)
+    cat <<'HELP'
+usage: scripts/setup.sh
+Installs, where missing: Debian packages (apt-get, as root or through sudo), CRIU >= 4.1, the CUDA toolkit.
+Environment:
+  STASIS_CACHE      where CRIU and a downloaded toolkit are kept (default ~/.cache/stasis)
+  STASIS_CRIU       a CRIU to use instead of the one found
+  STASIS_CUDA_ROOT  a CUDA toolkit to use instead of the one found
+HELP
+    exit 0 ;;
+  *) usage_error "unknown argument '$1'" ;;
+esac
+
+PACKAGES=(g++ cmake ninja-build ccache clang libclang-rt-dev clang-format git python3 python3-pip dpkg-dev ca-certificates
+  file procps libgtest-dev libgmock-dev libbenchmark-dev libcli11-dev nlohmann-json3-dev libzstd-dev liblz4-dev zlib1g-dev
+  dataset-fashion-mnist)
+
+install_packages() {
+  local missing=() package
+  for package in "$@"; do
+    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  note "installing Debian packages: ${missing[*]}"
+  quietly "$STASIS_CACHE/log/apt-update.log" as_root apt-get -qq update
+  quietly "$STASIS_CACHE/log/apt-install.log" as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get -qq install -y --no-install-recommends "${missing[@]}"
+}
+
+command -v apt-get >/dev/null || die "only Debian and its derivatives are supported: apt-get was not found"
+install_packages "${PACKAGES[@]}"
+if [ -z "$(criu_find)" ]; then
+  if [ ! -x "$STASIS_CACHE/criu/bin/criu" ]; then
+    install_packages "${CRIU_BUILD_PACKAGES[@]}"
+    criu_build
+  fi
+  criu_usable "$STASIS_CACHE/criu/bin/criu" ||
+    die "$STASIS_CACHE/criu/bin/criu does not work on this machine: $("$STASIS_CACHE/criu/bin/criu" check 2>&1 | grep -m 3 Error)"
+fi
+[ -n "$(cuda_find)" ] || cuda_install

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds everything and runs every test. Ends with ctest's summary of the main suite.
+. "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+
+full=0
+only="asan tsan fuzz release"
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --full) full=1 ;;
+    --only) [ $# -gt 1 ] || usage_error "--only needs a list of presets"; only=$2; shift ;;
+    -h|--help)
+      cat <<'HELP'
+usage: scripts/test.sh [--full] [--only "PRESET..."]
+  --full   run the full counts instead of the representative, seeded ones
+  --only   only these of: asan tsan fuzz release (default: all, in this order)
+Presets: release runs every test; asan and tsan run the unit tests under sanitizers; fuzz runs each libFuzzer target for
+STASIS_FUZZ_SECONDS (default 60) and builds the whole tree with clang.
+HELP
+      exit 0 ;;
+    *) usage_error "unknown argument '$1'" ;;
+  esac
+  shift
+done
+for preset in $only; do
+  case "$preset" in asan|tsan|fuzz|release) ;; *) usage_error "--only: unknown preset '$preset'" ;; esac
+done
+
+export STASIS_TEST_FULL=$full
+export STASIS_FUZZ_SECONDS=${STASIS_FUZZ_SECONDS:-60}
+export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
+export UBSAN_OPTIONS=print_stacktrace=1
+export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+
+run_preset() {
+  local preset=$1
+  step "$preset: build"
+  "$STASIS_ROOT/scripts/build.sh" "$preset"
+  step "$preset: test"
+  cd "$STASIS_ROOT/build/$preset"
+  case "$preset" in
+    asan) ctest --output-on-failure -j"$(nproc)" -L unit ;;
+    tsan) ctest --output-on-failure -j"$(nproc)" -L threads ;;
+    fuzz) ctest --output-on-failure -j"$(nproc)" -L fuzz ;;
+    release) ctest --output-on-failure -j"$(nproc)" ;;
+  esac
+}
+
+step "setup"
+"$STASIS_ROOT/scripts/setup.sh"
+for preset in $only; do run_preset "$preset"; done

@@ -1,0 +1,86 @@
+"""A node of softgpu devices for a test: one softgpud on a socket of its own, ended with the test."""
+
+import json
+import os
+import select
+import subprocess
+import tempfile
+
+BUILD = os.environ.get("STASIS_BUILD_DIR", "")
+
+
+def built(path):
+    """Path of something the build made; the test fails clearly when it is missing."""
+    full = os.path.join(BUILD, path)
+    if not BUILD or not os.path.exists(full):
+        raise FileNotFoundError(f"{full or path}: set STASIS_BUILD_DIR to a finished build")
+    return full
+
+
+class Node:
+    """Starts softgpud on entry and ends it on exit. `options` are its command line options."""
+
+    def __init__(self, *options):
+        self.options = options
+        self.folder = None
+        self.daemon = None
+
+    def __enter__(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="softgpu-test-")
+        self.socket = os.path.join(self.folder.name, "d", "softgpud.sock")
+        self.log = open(os.path.join(self.folder.name, "softgpud.log"), "w+")
+        read_end, write_end = os.pipe()
+        self.daemon = subprocess.Popen(
+            [built("bin/softgpud"), "--socket", self.socket, "--ready-fd", str(write_end), *self.options],
+            pass_fds=[write_end], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+        os.close(write_end)
+        ready, _, _ = select.select([read_end], [], [], 30)
+        started = bool(ready) and os.read(read_end, 1) != b""
+        os.close(read_end)
+        if not started:
+            self.daemon.kill()
+            self.daemon.wait()
+            self.log.seek(0)
+            raise RuntimeError("softgpud did not start: " + self.log.read())
+        return self
+
+    def __exit__(self, *_):
+        self.daemon.terminate()
+        try:
+            self.daemon.wait(20)
+        except subprocess.TimeoutExpired:
+            self.daemon.kill()
+            self.daemon.wait()
+            raise
+        finally:
+            self.log.close()
+            self.folder.cleanup()
+
+    def env(self, **extra):
+        """The environment of a program that is to find this node's devices, and softgpu's libraries."""
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("SOFTGPU_", "CUDA_"))}
+        env["LD_LIBRARY_PATH"] = os.path.join(BUILD, "lib", "softgpu")
+        env["SOFTGPU_SOCKET"] = self.socket
+        env["SOFTGPU_AUTOSTART"] = "0"
+        env.update({k: str(v) for k, v in extra.items()})
+        return env
+
+    def start(self, *command, stdin=subprocess.PIPE, **extra):
+        """A program on this node with piped standard streams."""
+        return subprocess.Popen(list(command), env=self.env(**extra), stdin=stdin, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True)
+
+    def run(self, *command, timeout=120, **extra):
+        return subprocess.run(list(command), env=self.env(**extra), stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, timeout=timeout, check=False)
+
+    def smi(self, *arguments):
+        return subprocess.run([built("bin/softgpu-smi"), "--socket", self.socket, *arguments], capture_output=True, text=True,
+                              timeout=30, check=False)
+
+    def devices(self):
+        """softgpu-smi's own view, one dictionary a device."""
+        result = self.smi("--json")
+        if result.returncode != 0:
+            raise RuntimeError("softgpu-smi: " + result.stderr)
+        return json.loads(result.stdout)["devices"]
