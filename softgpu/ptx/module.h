@@ -39,7 +39,7 @@ struct Register {
 
 struct Operand {
   enum class Kind : uint8_t {
-    kReg,      // reg
+    kReg,      // reg; name: the part taken by a video instruction ("b0", "h1"), nearly always empty
     kInt,      // bits: the literal as a 64-bit two's complement pattern (also WARP_SZ = 32, and predicates' constants)
     kF32,      // bits: low 32 = IEEE single pattern of a 0f literal
     kF64,      // bits: IEEE double pattern of a 0d literal or of a decimal floating literal
@@ -47,10 +47,12 @@ struct Operand {
     kSymbol,   // name (+ offset in bits): variable, parameter, function or label used as a value
     kAddress,  // [base + bits]: base is reg or, when reg == kNoReg, symbol `name` (empty: absolute address)
     kVector,   // elements: {a, b, c, d}; also the coordinate part of tex/surf operands
-    kTexture,  // [elements[0], elements[1]{, elements[2]}]: handle (or name), coordinate vector or register
+    kTexture,  // [elements[0], elements[1]{, elements[2]}] as written: handle (or name), then sampler, then coordinate
+               // vector or register; an offset behind the handle is in its bits
     kDiscard,  // '_'
-    kLabel,    // name: branch target
-    kList,     // (a, b, ...): arguments of a call
+    kLabel,    // name: branch target; also the target list of brx.idx, and a call's prototype or target list
+    kList,     // (a, b, ...): results and arguments of a call, which is {list,} callee (kReg or kSymbol) {, list}
+               // {, label}
   };
   Kind kind = Kind::kDiscard;
   bool negated = false;  // !p on a predicate source operand
@@ -126,6 +128,12 @@ struct Function {
   uint32_t line = 0;
 };
 
+// .alias: another name of a function that this unit defines. References inside the unit already name the aliasee; the
+// pair serves references from units linked with it.
+struct Alias {
+  std::string name, aliasee;
+};
+
 struct Module {
   int version_major = 0, version_minor = 0;  // .version
   std::string target;                        // e.g. "sm_75", without options
@@ -133,6 +141,7 @@ struct Module {
   int address_size = 64;
   std::vector<Variable> variables;           // module scope
   std::vector<Function> functions;           // definitions and declarations, in source order
+  std::vector<Alias> aliases;
 };
 
 }  // namespace softgpu::ptx
