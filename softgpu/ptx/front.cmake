@@ -4,8 +4,11 @@ find_library(STASIS_ZSTD_STATIC libzstd.a REQUIRED)
 find_library(STASIS_LZ4_STATIC liblz4.a REQUIRED)
 
 add_library(softgpu_ptx_front STATIC
+  container.cc
+  image.cc
   lexer.cc
   literal.cc
+  linker.cc
   module.cc
   parser.cc
   parser_body.cc
