@@ -1,0 +1,94 @@
+// The way into the driver: every entry point begins with an Entry.
+//
+//   CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
+//     Entry entry;
+//     if (!entry.ok()) return entry.result();
+//     ... entry.context() ... entry.state() ...
+//   }
+//
+// Entry points never call one another. Functions with a per-thread-default-stream variant are written once,
+// as a function template or with a `bool per_thread` parameter, and defined under both names
+// (`_ptsz`/`_ptds`).
+#ifndef SOFTGPU_DRIVER_ENTRY_H_
+#define SOFTGPU_DRIVER_ENTRY_H_
+
+#include <cuda.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace softgpu {
+
+class Context;
+class State;
+
+enum class Need : uint8_t {
+  kInit,        // cuInit was called
+  kAnyContext,  // and the thread has a context, perhaps a broken one (destroying, error queries)
+  kContext,     // and it is not broken
+};
+
+// What the driver knows of a thread. Freed when the thread ends.
+struct ThreadState {
+  uint64_t number = 0;  // never used twice
+  std::vector<CUcontext> stack;
+  int depth = 0;             // entries the thread is inside of
+  bool in_callback = false;  // runs a function of the program for a stream: calls are not permitted
+  CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+};
+// The calling thread's; null only when memory is exhausted.
+ThreadState* CurrentThread();
+
+class Entry {
+ public:
+  explicit Entry(Need need = Need::kContext);
+  ~Entry();
+  Entry(const Entry&) = delete;
+  Entry& operator=(const Entry&) = delete;
+
+  bool ok() const { return result_ == CUDA_SUCCESS; }
+  CUresult result() const { return result_; }
+  // Need ok().
+  State& state() const { return *state_; }
+  ThreadState& thread() const { return *thread_; }
+  // Needs ok(), and Need::kAnyContext or more.
+  Context& context() const { return *context_; }
+  const std::shared_ptr<Context>& context_ptr() const { return context_; }
+
+ private:
+  CUresult Admit(Need need);
+
+  CUresult result_;
+  bool inside_ = false;
+  State* state_ = nullptr;
+  ThreadState* thread_ = nullptr;
+  std::shared_ptr<Context> context_;
+};
+
+// Lets calls in, or makes them wait at the door (cuCheckpointProcessLock). Nested calls of a thread that is
+// inside already pass.
+class Gate {
+ public:
+  void Enter();
+  void Leave();
+  // Makes new calls wait, and waits for those inside except `mine`. False at the deadline: the gate is open
+  // again.
+  bool Close(const stasis::Deadline& deadline, int mine = 0);
+  void Open();
+
+ private:
+  std::atomic<int> inside_{0};
+  std::atomic<bool> closed_{false};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+};
+Gate& CallGate();
+
+}  // namespace softgpu
+
+#endif  // SOFTGPU_DRIVER_ENTRY_H_

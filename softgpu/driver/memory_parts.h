@@ -1,0 +1,41 @@
+// MemoryParts: the memory side of the driver's state, owned by State.
+#ifndef SOFTGPU_DRIVER_MEMORY_PARTS_H_
+#define SOFTGPU_DRIVER_MEMORY_PARTS_H_
+
+#include <memory>
+
+#include "base/status.h"
+#include "softgpu/driver/array.h"
+#include "softgpu/driver/memory_manager.h"
+#include "softgpu/driver/texture.h"
+
+namespace softgpu {
+
+class Context;
+class State;
+
+class MemoryParts {
+ public:
+  // `state` has its client and devices. Runs inside cuInit.
+  static stasis::Result<std::unique_ptr<MemoryParts>> Create(State& state);
+  ~MemoryParts();
+
+  // A context came into being, before any other use of it.
+  void ContextCreated(Context& context);
+  // Its work has ended and its threads are gone: forget and free all that it owns.
+  void ContextDestroyed(Context& context);
+
+  MemoryManager& manager() { return *manager_; }
+  ArrayTable& arrays() { return *arrays_; }
+  TextureTable& textures() { return *textures_; }
+
+ private:
+  MemoryParts() = default;
+  std::unique_ptr<MemoryManager> manager_;
+  std::unique_ptr<ArrayTable> arrays_;
+  std::unique_ptr<TextureTable> textures_;
+};
+
+}  // namespace softgpu
+
+#endif  // SOFTGPU_DRIVER_MEMORY_PARTS_H_

@@ -1,0 +1,122 @@
+// State: what the driver is between cuInit and its end. One a process.
+//
+// Locks, outermost first; a thread that holds one takes only later ones. None is held while the program's
+// functions run or while anything is waited for, except a primary context's lock, which is held while that
+// context is made or torn down.
+//   Device::Primary::mutex, State::mutex_, module locks, Context::order_mutex_, graph and capture locks,
+//   Op::mutex_, pools' and tables' own locks (leaves).
+#ifndef SOFTGPU_DRIVER_STATE_H_
+#define SOFTGPU_DRIVER_STATE_H_
+
+#include <cuda.h>
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "softgpu/device/client.h"
+#include "softgpu/driver/context.h"
+#include "softgpu/driver/device.h"
+#include "softgpu/driver/handle_table.h"
+
+namespace softgpu {
+
+class Event;
+class Graph;
+class GraphExec;
+class Kernel;
+class Library;
+class LinkState;
+class MemoryParts;
+class Module;
+class Function;
+class UserObject;
+
+struct Settings {
+  std::string socket;            // SOFTGPU_SOCKET, empty = default
+  bool autostart = true;         // SOFTGPU_AUTOSTART
+  unsigned sms = 0;              // SOFTGPU_SMS, 0 = not given
+  bool log = true;               // SOFTGPU_LOG
+  bool launch_blocking = false;  // CUDA_LAUNCH_BLOCKING
+  bool has_visible = false;
+  std::string visible;  // CUDA_VISIBLE_DEVICES
+};
+
+class State final : public EventHandler {
+ public:
+  ~State() override;
+
+  // cuInit: connects and finds the devices. CUDA_SUCCESS also when done before.
+  static CUresult Initialize();
+  // Null before Initialize() has succeeded.
+  static State* Get();
+
+  const Settings& settings() const { return settings_; }
+  // Null while disconnected by a checkpoint.
+  DeviceClient* client() const { return client_.get(); }
+  const std::vector<std::unique_ptr<Device>>& devices() const { return devices_; }
+  // Null when there is no such device.
+  Device* FindDevice(CUdevice ordinal) const;
+  // Memory, arrays, textures, pools (memory_parts.h).
+  MemoryParts& memory() const { return *memory_; }
+
+  // --- Contexts.
+  CUresult CreateContext(Device& device, CUcontext handle, unsigned flags, unsigned api_version,
+                         std::shared_ptr<Context>* out);
+  // Takes the context out of service: work ended, objects freed, memory returned.
+  void DestroyContext(const std::shared_ptr<Context>& context, bool cancel);
+  std::shared_ptr<Context> FindContext(CUcontext handle) const;
+  std::vector<std::shared_ptr<Context>> Contexts() const;
+
+  // --- Checkpoint support. Nothing runs and no call is inside.
+  // Gives back slices and contexts and closes the connection.
+  void Disconnect();
+  // Connects again and finds each device by its uuid, or by `new_uuid(old)`.
+  stasis::Status Reconnect(const std::function<CUuuid(const CUuuid&)>& new_uuid);
+  // Called on the receiving thread.
+  void SetCheckpointHandler(std::function<void(const CheckpointEvent&)> handler);
+
+  // --- Handles.
+  HandleTable<CUstream, Stream> streams;
+  HandleTable<CUevent, Event> events;
+  HandleTable<CUmodule, Module> modules;
+  HandleTable<CUfunction, Function> functions;
+  HandleTable<CUlibrary, Library> libraries;
+  HandleTable<CUkernel, Kernel> kernels;
+  HandleTable<CUlinkState, LinkState> links;
+  HandleTable<CUgraph, Graph> graphs;
+  HandleTable<CUgraphExec, GraphExec> graph_execs;
+  HandleTable<CUuserObject, UserObject> user_objects;
+
+  // EventHandler:
+  void OnSliceGranted(uint32_t device) override;
+  void OnSliceRevoke(uint32_t device) override;
+  void OnDeviceFault(uint32_t device, const Fault& fault) override;
+  void OnCheckpointOp(const CheckpointEvent& event) override;
+  void OnDisconnected(const stasis::Status& why) override;
+
+  // Ends everything: at exit, or when the library is unloaded.
+  void Shutdown();
+
+ private:
+  State() = default;
+  CUresult Start();
+  CUresult MakeDevices();
+  Device* FindDaemonDevice(uint32_t daemon_ordinal) const;
+
+  Settings settings_;
+  std::unique_ptr<DeviceClient> client_;
+  std::vector<std::unique_ptr<Device>> devices_;  // constant after Start()
+  std::unique_ptr<MemoryParts> memory_;
+  mutable std::mutex mutex_;
+  std::unordered_map<CUcontext, std::shared_ptr<Context>> contexts_;
+  std::function<void(const CheckpointEvent&)> checkpoint_handler_;
+  std::atomic<uint64_t> next_context_id_{1};
+};
+
+}  // namespace softgpu
+
+#endif  // SOFTGPU_DRIVER_STATE_H_
