@@ -6,9 +6,8 @@
 //     ... entry.context() ... entry.state() ...
 //   }
 //
-// Entry points never call one another. Functions with a per-thread-default-stream variant are written once,
-// as a function template or with a `bool per_thread` parameter, and defined under both names
-// (`_ptsz`/`_ptds`).
+// Entry points never call one another. Only the plain names are written by hand: their _ptsz and _ptds
+// variants are generated (gen_driver.py), set ThreadState::per_thread_default and call the plain one.
 #ifndef SOFTGPU_DRIVER_ENTRY_H_
 #define SOFTGPU_DRIVER_ENTRY_H_
 
@@ -37,8 +36,9 @@ enum class Need : uint8_t {
 struct ThreadState {
   uint64_t number = 0;  // never used twice
   std::vector<CUcontext> stack;
-  int depth = 0;             // entries the thread is inside of
-  bool in_callback = false;  // runs a function of the program for a stream: calls are not permitted
+  int depth = 0;                    // entries the thread is inside of
+  bool per_thread_default = false;  // stream 0 of the call under way is the thread's own
+  bool in_callback = false;         // runs a function of the program for a stream: calls are not permitted
   CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 };
 // The calling thread's; null only when memory is exhausted.
