@@ -1,0 +1,79 @@
+// Trains a small transformer to predict the next character of a text, with kernels of its own. The same
+// options give the same bits on the same device, whatever else runs there. With --reference the training runs
+// on the host alone, in double precision and in code of its own; README.md states how far the two may differ.
+#include <stdio.h>
+
+#include "../common/fail.h"
+#include "../common/options.h"
+#include "../common/sha256.h"
+#include "model.h"
+
+namespace {
+
+// The licence text at the root of the source tree that this program was built from.
+std::string DefaultText() {
+  const std::string source = __FILE__;
+  const size_t root = source.rfind("samples/gpt/gpt_train.cc");
+  return (root == std::string::npos ? "" : source.substr(0, root)) + "LICENSE";
+}
+
+gpt::Config ParseConfig(int argc, char** argv) {
+  gpt::Config config;
+  config.text = DefaultText();
+  sample::Options options("trains a character-level transformer on a text file");
+  options.Integer("--steps", &config.steps, 1, 100000000, "training steps");
+  options.Integer("--batch", &config.batch, 1, 1024, "sequences a step");
+  options.Integer("--context", &config.context, 2, 2048, "characters of a sequence");
+  options.Integer("--layers", &config.layers, 1, 64, "transformer blocks");
+  options.Integer("--width", &config.width, 4, 4096, "width of a character's vector");
+  options.Integer("--heads", &config.heads, 1, 64, "attention heads, a divisor of the width");
+  options.Real("--lr", &config.learning_rate, 1e-9, 1, "learning rate");
+  options.Real("--weight-decay", &config.weight_decay, 0, 1, "weight decay of the matrices");
+  options.Seed("--seed", &config.seed, "of the weights and of the places in the text");
+  options.Integer("--device", &config.device, 0, 1023, "CUDA device");
+  options.Integer("--log-every", &config.log_every, 1, 100000000, "steps between lines");
+  options.Text("--text", &config.text, "any file");
+  options.Flag("--reference", &config.reference, "train on the host, without CUDA");
+  options.Parse(argc, argv);
+  if (config.width % config.heads != 0)
+    sample::Fail(sample::kExitUsage, "--width must be a multiple of --heads");
+  if (int64_t{config.Rows()} * config.width * gpt::kExpansion > INT32_MAX) {
+    sample::Fail(sample::kExitUsage, "--batch, --context and --width are too large together");
+  }
+  return config;
+}
+
+void PrintConfig(const gpt::Config& config, const gpt::Corpus& corpus, const gpt::Parameters& parameters) {
+  printf(
+      "gpt_train %s: text %zu vocabulary %d parameters %zu layers %d width %d heads %d context %d batch %d "
+      "steps %d lr %g decay %g seed %llu\n",
+      config.reference ? "reference" : "device", corpus.tokens.size(), corpus.vocabulary, parameters.count,
+      config.layers, config.width, config.heads, config.context, config.batch, config.steps,
+      config.learning_rate, config.weight_decay, static_cast<unsigned long long>(config.seed));
+}
+
+void Train(const gpt::Config& config, const gpt::Corpus& corpus, gpt::Model* model) {
+  sample::Random random(config.seed ^ 0x706c61636573u);
+  for (int step = 1; step <= config.steps; ++step) {
+    model->Step(gpt::DrawBatch(corpus, config, &random));
+    if (step % config.log_every == 0 || step == config.steps) {
+      printf("step %d loss %.9g\n", step, static_cast<double>(model->Loss()));
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const gpt::Config config = ParseConfig(argc, argv);
+  const gpt::Corpus corpus = gpt::LoadCorpus(config.text, config.context + 1);
+  const gpt::Parameters parameters = gpt::LayOut(config, corpus.vocabulary);
+  PrintConfig(config, corpus, parameters);
+  const auto make = config.reference ? gpt::MakeReferenceModel : gpt::MakeDeviceModel;
+  const std::unique_ptr<gpt::Model> model = make(config, parameters, gpt::InitialValues(config, parameters));
+  Train(config, corpus, model.get());
+  sample::Sha256 sha;
+  sha.Update(model->Values());
+  printf("sha256 %s\n", sha.HexDigest().c_str());
+  return 0;
+}

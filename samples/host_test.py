@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+"""What the samples do without a CUDA device: command lines, reference modes, the counter's protocol.
+
+Usage: host_test.py DIR, where DIR holds the programs.
+"""
+import gzip
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAMS = ("counter", "vector", "mlp_train", "stencil", "gpt_train")
+TIMEOUT_S = 100
+directory = None
+
+
+def run(name, *arguments):
+    return subprocess.run(
+        [directory / name, *arguments], capture_output=True, text=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL
+    )
+
+
+def run_reference(name, *arguments):
+    result = run(name, "--reference", *arguments)
+    if result.returncode != 0 or result.stderr:
+        raise AssertionError(f"{name}: status {result.returncode}: {result.stderr}")
+    return result.stdout.splitlines()
+
+
+def losses(lines):
+    return [float(match[1]) for line in lines if (match := re.match(r"step \d+ loss (\S+)$", line))]
+
+
+class CommandLine(unittest.TestCase):
+    def assert_usage_error(self, words, *command):
+        result = run(*command)
+        self.assertEqual(result.returncode, 2, command)
+        self.assertEqual(result.stdout, "")
+        self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
+        self.assertTrue(result.stderr.startswith(command[0] + ": "), result.stderr)
+        self.assertIn(words, result.stderr)
+
+    def test_help_lists_the_options(self):
+        for name in PROGRAMS:
+            result = run(name, "--help")
+            self.assertEqual((result.returncode, result.stderr), (0, ""), name)
+            for option in ("--device", "--reference", "--help"):
+                self.assertIn(option, result.stdout, name)
+
+    def test_unknown_option(self):
+        for name in PROGRAMS:
+            self.assert_usage_error("unknown option '--bogus'", name, "--bogus", "1")
+            self.assert_usage_error("unknown option 'stray'", name, "stray")
+
+    def test_bad_values(self):
+        for name in PROGRAMS:
+            self.assert_usage_error("--device needs a value", name, "--device")
+            self.assert_usage_error("--device '-1'", name, "--device", "-1")
+            self.assert_usage_error("--device '1x'", name, "--device=1x")
+            self.assert_usage_error("--device ''", name, "--device=")
+            self.assert_usage_error("--reference takes no value", name, "--reference=1")
+        self.assert_usage_error("--steps '0'", "mlp_train", "--steps", "0")
+        self.assert_usage_error("--lr 'nan'", "mlp_train", "--lr", "nan")
+        self.assert_usage_error("one of capture, explicit, none", "stencil", "--graph", "other")
+        self.assert_usage_error("must be even", "stencil", "--iterations", "3")
+        self.assert_usage_error("multiple of --heads", "gpt_train", "--width", "10", "--heads", "4")
+
+
+class Counter(unittest.TestCase):
+    def start(self):
+        server = subprocess.Popen([directory / "counter", "--reference"], stdout=subprocess.PIPE, text=True)
+        self.addCleanup(server.stdout.close)
+        self.addCleanup(server.kill)
+        match = re.match(r"listening on 127\.0\.0\.1:(\d+)$", server.stdout.readline())
+        return server, int(match[1])
+
+    def connect(self, port):
+        client = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self.addCleanup(client.close)
+        lines = client.makefile("rw", newline="\n")
+        self.addCleanup(lines.close)
+        return client, lines
+
+    def ask(self, lines, request):
+        lines.write(request + "\n")
+        lines.flush()
+        return lines.readline()
+
+    def test_counts_for_several_clients(self):
+        server, port = self.start()
+        _, first = self.connect(port)
+        _, second = self.connect(port)
+        self.assertEqual(self.ask(first, "get"), "0\n")
+        self.assertEqual(self.ask(first, "inc"), "1\n")
+        self.assertEqual(self.ask(second, "inc\r"), "2\n")
+        self.assertEqual(self.ask(first, "get"), "2\n")
+        self.assertTrue(self.ask(first, "nonsense").startswith("error: "))
+        self.assertEqual(self.ask(second, "quit"), "bye\n")
+        self.assertEqual(server.wait(timeout=10), 0)
+        self.assertEqual(server.stdout.read(), "stopped at 2\n")
+
+    def test_answers_lines_however_they_are_cut(self):
+        _, port = self.start()
+        client, lines = self.connect(port)
+        for piece in (b"in", b"c\nget\ni", b"nc\n"):
+            client.sendall(piece)
+        self.assertEqual([lines.readline() for _ in range(3)], ["1\n", "1\n", "2\n"])
+
+    def test_drops_a_client_that_sends_an_endless_line(self):
+        _, port = self.start()
+        bad, _ = self.connect(port)
+        bad.sendall(b"x" * 1000)
+        self.assertEqual(bad.recv(1), b"")
+        _, good = self.connect(port)
+        self.assertEqual(self.ask(good, "inc"), "1\n")
+
+    def test_port_taken(self):
+        _, port = self.start()
+        result = run("counter", "--reference", "--port", str(port))
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("cannot listen", result.stderr)
+
+
+class References(unittest.TestCase):
+    def test_vector(self):
+        options = ("--elements", "1000", "--rounds", "3")
+        lines = run_reference("vector", *options)
+        self.assertEqual(lines, run_reference("vector", *options))
+        self.assertEqual(len([line for line in lines if line.startswith("round ")]), 3)
+        self.assertNotEqual(lines[-1], run_reference("vector", *options, "--seed", "2")[-1])
+
+    def test_stencil_cools_towards_rest(self):
+        lines = run_reference("stencil", "--width", "40", "--height", "30", "--iterations", "2050")
+        residuals = [float(line.split()[3]) for line in lines if line.startswith("iteration ")]
+        self.assertEqual(len(residuals), 41)
+        self.assertEqual(residuals, sorted(residuals, reverse=True))
+        self.assertLess(residuals[-1], 1e-3 * residuals[0])
+
+    def test_stencil_one_step(self):
+        """The warm spot of a 4 x 4 plate loses four times the diffusion, plus what the top edge gives."""
+        lines = run_reference("stencil", "--width", "4", "--height", "4", "--iterations", "2")
+        top = 400 * (1 / 3) * (2 / 3)
+        spot, right, below, corner = 50.0, 0.0, 0.0, 0.0
+        for _ in range(2):
+            changes = (
+                0.24 * (top + right + below - 4 * spot),
+                0.24 * (top + spot + corner - 4 * right),
+                0.24 * (spot + corner - 4 * below),
+                0.24 * (right + below - 4 * corner),
+            )
+            spot, right, below, corner = (a + b for a, b in zip((spot, right, below, corner), changes))
+        self.assertAlmostEqual(float(lines[1].split()[3]), max(map(abs, changes)), places=12)
+
+    def test_mlp_train_learns(self):
+        lines = run_reference("mlp_train", "--steps", "150", "--log-every", "50")
+        accuracy = float(re.match(r"test accuracy (\S+) ", lines[-2])[1])
+        self.assertGreater(accuracy, 0.75)
+        self.assertEqual(len(losses(lines)), 3)
+        self.assertRegex(lines[-1], r"^sha256 [0-9a-f]{64}$")
+
+    def test_mlp_train_depends_on_the_seed_alone(self):
+        options = ("--steps", "5", "--width", "16", "--hidden", "2")
+        lines = run_reference("mlp_train", *options)
+        self.assertEqual(lines, run_reference("mlp_train", *options))
+        self.assertNotEqual(losses(lines), losses(run_reference("mlp_train", *options, "--seed", "2")))
+
+    def test_gpt_train_learns_a_repeating_text(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as text:
+            text.write("abcdefgh" * 200)
+            text.flush()
+            options = ("--text", text.name, "--steps", "60", "--width", "16", "--context", "16")
+            lines = run_reference("gpt_train", *options)
+            self.assertEqual(lines, run_reference("gpt_train", *options))
+        self.assertGreater(losses(lines)[0], 1.9)  # the logarithm of 8 characters is 2.08
+        self.assertLess(losses(lines)[-1], 0.3)
+
+    def test_gpt_train_has_a_text_of_its_own(self):
+        lines = run_reference("gpt_train", "--steps", "3")
+        self.assertEqual(len(losses(lines)), 3)
+
+
+class BadFiles(unittest.TestCase):
+    def assert_fails(self, words, *command):
+        result = run(*command)
+        self.assertEqual(result.returncode, 1, result)
+        self.assertIn(words, result.stderr)
+
+    def test_gpt_text(self):
+        self.assert_fails("cannot open /nonexistent", "gpt_train", "--reference", "--text", "/nonexistent")
+        with tempfile.NamedTemporaryFile("w") as text:
+            text.write("short")
+            text.flush()
+            self.assert_fails("has 5 bytes", "gpt_train", "--reference", "--text", text.name)
+
+    def test_mlp_data(self):
+        with tempfile.TemporaryDirectory() as name:
+            data = pathlib.Path(name)
+            command = ("mlp_train", "--reference", "--data", name)
+            self.assert_fails("cannot open", *command)
+            images = data / "train-images-idx3-ubyte.gz"
+            header = bytes.fromhex("00000803 00000002 00000002 00000002")
+            for content, words in (
+                (b"", "truncated"),
+                (bytes(16), "not an IDX file of images"),
+                (header, "truncated"),
+                (header[:4] + b"\xff" * 12, "unreasonable number"),
+            ):
+                images.write_bytes(gzip.compress(content))
+                self.assert_fails(words, *command)
+            images.write_bytes(gzip.compress(header + bytes(8)))
+            labels = data / "train-labels-idx1-ubyte.gz"
+            labels.write_bytes(gzip.compress(bytes.fromhex("00000801 00000003") + bytes(3)))
+            self.assert_fails("not one label for each image", *command)
+            labels.write_bytes(gzip.compress(bytes.fromhex("00000801 00000002 000a")))
+            self.assert_fails("a label is out of range", *command)
+
+
+if __name__ == "__main__":
+    directory = pathlib.Path(sys.argv.pop(1))
+    unittest.main()

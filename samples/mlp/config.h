@@ -1,0 +1,28 @@
+// What a training run does; the same for the device and for the host reference.
+#pragma once
+
+#include <stdint.h>
+
+#include <string>
+#include <vector>
+
+namespace mlp {
+
+struct Config {
+  int steps = 700;
+  int batch = 128;
+  int width = 128;  // of each hidden layer
+  int hidden = 1;   // number of hidden layers
+  double learning_rate = 0.001;
+  uint64_t seed = 1;
+  int device = 0;
+  int pool_mib = 0;  // 0: four times what the run needs at its peak
+  int log_every = 1;
+  bool reference = false;
+  std::string data = "/usr/share/datasets/fashion-mnist";
+};
+
+// Sizes of the layers' inputs and outputs, from the pixels to the classes.
+std::vector<int> LayerSizes(const Config& config, int pixels);
+
+}  // namespace mlp

@@ -1,0 +1,78 @@
+// Trains a multilayer perceptron on Fashion-MNIST with kernels of its own. The same options give the same
+// bits on the same device, whatever else runs there. With --reference the training runs on the host alone, in
+// double precision and in code of its own; README.md states how far the two may differ.
+#include <stdio.h>
+
+#include "../common/fail.h"
+#include "../common/options.h"
+#include "../common/random.h"
+#include "trainer.h"
+
+namespace {
+
+mlp::Config ParseConfig(int argc, char** argv) {
+  mlp::Config config;
+  sample::Options options("trains a multilayer perceptron on Fashion-MNIST");
+  options.Integer("--steps", &config.steps, 1, 100000000, "training steps");
+  options.Integer("--batch", &config.batch, 1, 8192, "images a step");
+  options.Integer("--width", &config.width, 1, 16384, "units of a hidden layer");
+  options.Integer("--hidden", &config.hidden, 1, 16, "hidden layers");
+  options.Real("--lr", &config.learning_rate, 1e-9, 1, "learning rate");
+  options.Seed("--seed", &config.seed, "of the weights and of the order of images");
+  options.Integer("--device", &config.device, 0, 1023, "CUDA device");
+  options.Integer("--pool", &config.pool_mib, 0, 1 << 20,
+                  "MiB of device memory to reserve, 0: four times the need");
+  options.Integer("--log-every", &config.log_every, 1, 100000000, "steps between lines");
+  options.Text("--data", &config.data, "directory of the IDX files");
+  options.Flag("--reference", &config.reference, "train on the host, without CUDA");
+  options.Parse(argc, argv);
+  return config;
+}
+
+void PrintConfig(const mlp::Config& config, const sample::ImageSet& train, const sample::ImageSet& test) {
+  printf("mlp_train %s: train %d test %d pixels %d hidden %dx%d batch %d steps %d lr %g seed %llu\n",
+         config.reference ? "reference" : "device", train.count, test.count, train.pixels, config.hidden,
+         config.width, config.batch, config.steps, config.learning_rate,
+         static_cast<unsigned long long>(config.seed));
+}
+
+// Goes through the training images in a new order each time round; an incomplete last batch is left out.
+void Train(const mlp::Config& config, int images, mlp::Trainer* trainer) {
+  sample::Random random(config.seed ^ 0x6f72646572u);
+  int next = images;
+  for (int step = 1; step <= config.steps; ++step) {
+    if (next + config.batch > images) {
+      trainer->SetOrder(sample::Permutation(images, &random));
+      next = 0;
+    }
+    trainer->Step(next);
+    next += config.batch;
+    if (step % config.log_every == 0 || step == config.steps) {
+      printf("step %d loss %.9g\n", step, static_cast<double>(trainer->Loss()));
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const mlp::Config config = ParseConfig(argc, argv);
+  const sample::ImageSet train = sample::LoadImageSet(config.data, "train");
+  const sample::ImageSet test = sample::LoadImageSet(config.data, "t10k");
+  if (train.pixels != test.pixels)
+    sample::Fail(sample::kExitFailure, "training and test images differ in size");
+  if (config.batch > train.count) sample::Fail(sample::kExitUsage, "--batch exceeds the training images");
+  PrintConfig(config, train, test);
+
+  const mlp::Model initial = mlp::InitialModel(mlp::LayerSizes(config, train.pixels), config.seed);
+  const auto make = config.reference ? mlp::MakeReferenceTrainer : mlp::MakeDeviceTrainer;
+  const std::unique_ptr<mlp::Trainer> trainer = make(config, initial, train, test);
+  Train(config, train.count, trainer.get());
+
+  const int correct = trainer->CountCorrect();
+  printf("test accuracy %.4f (%d of %d)\n", static_cast<double>(correct) / test.count, correct, test.count);
+  const std::string memory = trainer->MemoryLine();
+  if (!memory.empty()) printf("%s\n", memory.c_str());
+  printf("sha256 %s\n", mlp::Fingerprint(trainer->Weights()).c_str());
+  return 0;
+}
