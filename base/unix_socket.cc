@@ -105,10 +105,15 @@ UnixListener& UnixListener::operator=(UnixListener&& other) noexcept {
   return *this;
 }
 
+Status PrepareSocketDirectory(const std::string& path) {
+  std::string directory = DirectoryOf(path);
+  RETURN_IF_ERROR(MakeDirectories(directory));
+  return CheckDirectory(directory);
+}
+
 Result<UnixListener> UnixListener::Listen(const std::string& path) {
   ASSIGN_OR_RETURN(sockaddr_un address, AddressOf(path));
-  RETURN_IF_ERROR(MakeDirectories(DirectoryOf(path)));
-  RETURN_IF_ERROR(CheckDirectory(DirectoryOf(path)));
+  RETURN_IF_ERROR(PrepareSocketDirectory(path));
   UnixListener listener;
   ASSIGN_OR_RETURN(listener.lock_, LockPath(path));
   RETURN_IF_ERROR(RemoveStaleSocket(path));

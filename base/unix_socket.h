@@ -42,6 +42,10 @@ class UnixListener {
   pid_t owner_ = 0;
 };
 
+// Creates the missing directories above `path`, the last one for this user alone, and checks that others
+// cannot replace what is in it (kPermissionDenied). Listen() does this by itself.
+Status PrepareSocketDirectory(const std::string& path);
+
 // A non-blocking, close-on-exec connection to the listener at `path`. kNotFound: no such path; kUnavailable:
 // nobody listens there; kTimeout: the listener's backlog stayed full.
 Result<Fd> ConnectUnix(const std::string& path, const Deadline& deadline);

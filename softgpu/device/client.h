@@ -152,6 +152,10 @@ class DeviceClient {
  private:
   class Impl;
   explicit DeviceClient(std::unique_ptr<Impl> impl);
+  static stasis::Result<std::unique_ptr<DeviceClient>> ConnectOnce(const std::string& path,
+                                                                   const ConnectOptions& options,
+                                                                   EventHandler* handler,
+                                                                   const stasis::Deadline& deadline);
   std::unique_ptr<Impl> impl_;
 };
 
