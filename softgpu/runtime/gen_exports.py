@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what is exported but not written by hand: forwards, stubs, and the version script.
+"""Writes what is exported but not written by hand: forwards, stubs, and the version script; lists the forwards for tests.
 
 Arguments: --include DIR (CUDA headers) --exports LIST --forwards TABLE --out DIR [--per-thread-source FILE]... FILE...
 FILEs are the hand-written sources; those named by --per-thread-source are compiled twice, the second time for the
@@ -56,6 +56,16 @@ def forward(row, protos):
     call = ", ".join([f"CU({driver})"] + args)
     signature = ", ".join(f"{t} {p}" for t, p in params) or "void"
     return f"RT_API cudaError_t {name}({signature}) {{\n  return {wrapper}([&] {{ return Convert({call}); }});\n}}\n"
+
+
+def forward_list(rows):
+    """The rows for the tests to expand; a driver function that appeared before is marked as such."""
+    seen = set()
+    lines = []
+    for name, driver, need, _ in rows:
+        lines.append(f"FORWARD{'_AGAIN' if driver in seen else ''}({name}, {driver}, {need})\n")
+        seen.add(driver)
+    return "".join(lines)
 
 
 def defined_by_hand(path):
@@ -116,6 +126,8 @@ def main():
     (args.out / "forwards.cc").write_text(FORWARD_HEAD + "\n".join(forward(r, protos) for r in rows))
     (args.out / "forwards_per_thread.cc").write_text(
         FORWARD_HEAD + "\n".join(forward(r, protos) for r in rows if r[0] in renamed))
+    for file, chosen in (("forwards.inc", rows), ("forwards_per_thread.inc", [r for r in rows if r[0] in renamed])):
+        (args.out / file).write_text(forward_list(chosen))
     stubs = [f"RT_UNSUPPORTED({name})\n" for name in exports if name not in defined]
     (args.out / "stubs.cc").write_text(STUB_HEAD + "".join(stubs))
     names = "".join(f"    {name};\n" for name in exports)
