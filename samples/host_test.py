@@ -4,9 +4,11 @@
 Usage: host_test.py DIR, where DIR holds the programs.
 """
 import gzip
+import hashlib
 import pathlib
 import re
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -69,10 +71,21 @@ class CommandLine(unittest.TestCase):
         self.assert_usage_error("multiple of --heads", "gpt_train", "--width", "10", "--heads", "4")
 
 
+class NoDevice(unittest.TestCase):
+    def test_a_device_that_is_not_there(self):
+        """Whatever runtime and driver there are, none has that many devices."""
+        for name in PROGRAMS:
+            result = run(name, "--device", "1023")
+            self.assertEqual(result.returncode, 1, result)
+            self.assertIn("cudaSetDevice", result.stderr)
+            self.assertIn("cudaError", result.stderr)
+
+
 class Counter(unittest.TestCase):
     def start(self):
         server = subprocess.Popen([directory / "counter", "--reference"], stdout=subprocess.PIPE, text=True)
         self.addCleanup(server.stdout.close)
+        self.addCleanup(server.wait)
         self.addCleanup(server.kill)
         match = re.match(r"listening on 127\.0\.0\.1:(\d+)$", server.stdout.readline())
         return server, int(match[1])
@@ -139,20 +152,29 @@ class References(unittest.TestCase):
         self.assertEqual(residuals, sorted(residuals, reverse=True))
         self.assertLess(residuals[-1], 1e-3 * residuals[0])
 
-    def test_stencil_one_step(self):
-        """The warm spot of a 4 x 4 plate loses four times the diffusion, plus what the top edge gives."""
-        lines = run_reference("stencil", "--width", "4", "--height", "4", "--iterations", "2")
-        top = 400 * (1 / 3) * (2 / 3)
-        spot, right, below, corner = 50.0, 0.0, 0.0, 0.0
-        for _ in range(2):
-            changes = (
-                0.24 * (top + right + below - 4 * spot),
-                0.24 * (top + spot + corner - 4 * right),
-                0.24 * (spot + corner - 4 * below),
-                0.24 * (right + below - 4 * corner),
-            )
-            spot, right, below, corner = (a + b for a, b in zip((spot, right, below, corner), changes))
-        self.assertAlmostEqual(float(lines[1].split()[3]), max(map(abs, changes)), places=12)
+    def test_stencil_bits(self):
+        """Double precision is the same here: the residuals and the final field agree bit for bit."""
+        width, height = 9, 7
+        field = [[0.0] * width for _ in range(height)]
+        field[0] = [400 * (j / (width - 1)) * (1 - j / (width - 1)) for j in range(width)]
+        field[height // 3][width // 3] = 50.0
+        residuals = []
+        for _ in range(20):
+            before = [row[:] for row in field]
+            changes = []
+            for i in range(1, height - 1):
+                for j in range(1, width - 1):
+                    old = before[i][j]
+                    around = (before[i - 1][j] + before[i + 1][j]) + (before[i][j - 1] + before[i][j + 1])
+                    changes.append(0.24 * (around - 4.0 * old))
+                    field[i][j] = old + changes[-1]
+            residuals.append(max(map(abs, changes)))
+        digest = hashlib.sha256(struct.pack(f"<{width * height}d", *sum(field, []))).hexdigest()
+        lines = run_reference(
+            "stencil", "--width", "9", "--height", "7", "--iterations", "20", "--report-every", "10"
+        )
+        self.assertEqual([float(line.split()[3]) for line in lines[1:3]], [residuals[9], residuals[19]])
+        self.assertEqual(lines[3], f"sha256 {digest}")
 
     def test_mlp_train_learns(self):
         lines = run_reference("mlp_train", "--steps", "150", "--log-every", "50")

@@ -9,7 +9,7 @@
 namespace mlp {
 
 struct Config {
-  int steps = 700;
+  int steps = 600;
   int batch = 128;
   int width = 128;  // of each hidden layer
   int hidden = 1;   // number of hidden layers
