@@ -8,21 +8,36 @@ namespace stasis {
 
 const char* StatusCodeName(StatusCode code) {
   switch (code) {
-    case StatusCode::kOk: return "OK";
-    case StatusCode::kInvalidArgument: return "INVALID_ARGUMENT";
-    case StatusCode::kNotFound: return "NOT_FOUND";
-    case StatusCode::kAlreadyExists: return "ALREADY_EXISTS";
-    case StatusCode::kFailedPrecondition: return "FAILED_PRECONDITION";
-    case StatusCode::kPermissionDenied: return "PERMISSION_DENIED";
-    case StatusCode::kResourceExhausted: return "RESOURCE_EXHAUSTED";
-    case StatusCode::kUnavailable: return "UNAVAILABLE";
-    case StatusCode::kTimeout: return "TIMEOUT";
-    case StatusCode::kPeerDied: return "PEER_DIED";
-    case StatusCode::kCorrupt: return "CORRUPT";
-    case StatusCode::kUnsupported: return "UNSUPPORTED";
-    case StatusCode::kCancelled: return "CANCELLED";
-    case StatusCode::kDriver: return "DRIVER";
-    case StatusCode::kInternal: return "INTERNAL";
+    case StatusCode::kOk:
+      return "OK";
+    case StatusCode::kInvalidArgument:
+      return "INVALID_ARGUMENT";
+    case StatusCode::kNotFound:
+      return "NOT_FOUND";
+    case StatusCode::kAlreadyExists:
+      return "ALREADY_EXISTS";
+    case StatusCode::kFailedPrecondition:
+      return "FAILED_PRECONDITION";
+    case StatusCode::kPermissionDenied:
+      return "PERMISSION_DENIED";
+    case StatusCode::kResourceExhausted:
+      return "RESOURCE_EXHAUSTED";
+    case StatusCode::kUnavailable:
+      return "UNAVAILABLE";
+    case StatusCode::kTimeout:
+      return "TIMEOUT";
+    case StatusCode::kPeerDied:
+      return "PEER_DIED";
+    case StatusCode::kCorrupt:
+      return "CORRUPT";
+    case StatusCode::kUnsupported:
+      return "UNSUPPORTED";
+    case StatusCode::kCancelled:
+      return "CANCELLED";
+    case StatusCode::kDriver:
+      return "DRIVER";
+    case StatusCode::kInternal:
+      return "INTERNAL";
   }
   return "UNKNOWN";
 }
@@ -45,17 +60,48 @@ Status Status::WithContext(std::string_view context) const& { return Status(*thi
 
 static StatusCode CodeOfErrno(int err) {
   switch (err) {
-    case EINVAL: case ENAMETOOLONG: case ENOTDIR: case EISDIR: return StatusCode::kInvalidArgument;
-    case ENOENT: case ESRCH: case ENXIO: case ENODEV: return StatusCode::kNotFound;
-    case EEXIST: return StatusCode::kAlreadyExists;
-    case EPERM: case EACCES: case EROFS: return StatusCode::kPermissionDenied;
-    case ENOMEM: case ENOSPC: case EDQUOT: case EMFILE: case ENFILE: case ENOBUFS: return StatusCode::kResourceExhausted;
-    case EAGAIN: case EBUSY: case ECONNREFUSED: case ENETUNREACH: case EHOSTUNREACH: return StatusCode::kUnavailable;
-    case ETIMEDOUT: return StatusCode::kTimeout;
-    case EPIPE: case ECONNRESET: case ENOTCONN: return StatusCode::kPeerDied;
-    case ENOSYS: case EOPNOTSUPP: return StatusCode::kUnsupported;
-    case ECANCELED: return StatusCode::kCancelled;
-    default: return StatusCode::kInternal;
+    case EINVAL:
+    case ENAMETOOLONG:
+    case ENOTDIR:
+    case EISDIR:
+      return StatusCode::kInvalidArgument;
+    case ENOENT:
+    case ESRCH:
+    case ENXIO:
+    case ENODEV:
+      return StatusCode::kNotFound;
+    case EEXIST:
+      return StatusCode::kAlreadyExists;
+    case EPERM:
+    case EACCES:
+    case EROFS:
+      return StatusCode::kPermissionDenied;
+    case ENOMEM:
+    case ENOSPC:
+    case EDQUOT:
+    case EMFILE:
+    case ENFILE:
+    case ENOBUFS:
+      return StatusCode::kResourceExhausted;
+    case EAGAIN:
+    case EBUSY:
+    case ECONNREFUSED:
+    case ENETUNREACH:
+    case EHOSTUNREACH:
+      return StatusCode::kUnavailable;
+    case ETIMEDOUT:
+      return StatusCode::kTimeout;
+    case EPIPE:
+    case ECONNRESET:
+    case ENOTCONN:
+      return StatusCode::kPeerDied;
+    case ENOSYS:
+    case EOPNOTSUPP:
+      return StatusCode::kUnsupported;
+    case ECANCELED:
+      return StatusCode::kCancelled;
+    default:
+      return StatusCode::kInternal;
   }
 }
 
