@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <list>
 #include <map>
 #include <mutex>
 #include <set>
@@ -32,6 +33,7 @@ struct State {
   std::recursive_mutex mutex;
   std::vector<FakeCall> log;
   std::map<std::string, CUresult> failures;
+  std::list<CUctx_st> contexts;  // dead ones too: the program may still hold their handles
   CUcontext primary[kFakeDevices] = {};
   int retained[kFakeDevices] = {};
   std::map<CUdeviceptr, size_t> allocations;
@@ -147,7 +149,7 @@ FAKE_API CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) 
   State& state = TheState();
   std::lock_guard<std::recursive_mutex> lock(state.mutex);
   CUcontext& primary = state.primary[device - 100];
-  if (primary == nullptr || !primary->alive) primary = new CUctx_st{device, true};
+  if (primary == nullptr || !primary->alive) primary = &state.contexts.emplace_back(CUctx_st{device, true});
   ++state.retained[device - 100];
   *context = primary;
   return CUDA_SUCCESS;
