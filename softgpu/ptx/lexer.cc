@@ -134,6 +134,8 @@ void Cursor::Advance() {
   token_.line = line_;
   if (at_ >= text_.size()) return Take(Token::Kind::kEnd, 0);
   const char c = text_[at_];
+  // A '%' that begins no name is the remainder operator.
+  if (c == '%' && RunLength(text_, at_ + 1, kFollow) == 0) return LexPunct();
   if (Is(c, kStart)) return Take(Token::Kind::kName, 1 + RunLength(text_, at_ + 1, kFollow));
   if (Is(c, kDigit)) return LexNumber();
   if (c == '"') return LexString();
