@@ -1,0 +1,105 @@
+"""The samples on softgpu: results against their host-only modes, run to run, and under a memory limit."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from softgpu import Node, built
+
+SAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "samples")
+
+
+def sample(name):
+    return built(os.path.join("samples", name))
+
+
+def line_of(text, prefix):
+    found = [line for line in text.splitlines() if line.startswith(prefix)]
+    if len(found) != 1:
+        raise AssertionError(f"{len(found)} lines begin with '{prefix}':\n{text[-2000:]}")
+    return found[0]
+
+
+class Samples(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.node = Node("--gpus", "2", "--memory", "1GiB")
+        cls.node.__enter__()
+        cls.addClassCleanup(cls.node.__exit__, None, None, None)
+
+    def run_ok(self, *command, timeout=240):
+        result = self.node.run(*command, timeout=timeout)
+        self.assertEqual(result.returncode, 0, result.stdout[-2000:] + result.stderr)
+        self.assertEqual(result.stderr, "")
+        return result.stdout
+
+    def reference(self, *command):
+        result = subprocess.run([*command, "--reference"], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                                timeout=240, check=False)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout
+
+    def check_losses(self, device, reference):
+        with tempfile.TemporaryDirectory() as folder:
+            paths = []
+            for name, text in (("device", device), ("reference", reference)):
+                paths.append(os.path.join(folder, name))
+                with open(paths[-1], "w", encoding="utf-8") as file:
+                    file.write(text)
+            result = subprocess.run([sys.executable, os.path.join(SAMPLES, "compare_losses.py"), *paths],
+                                    capture_output=True, text=True, check=False)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
+    def test_mlp_train_learns(self):
+        first = self.run_ok(sample("mlp_train"))
+        accuracy = float(re.match(r"test accuracy (\S+)", line_of(first, "test accuracy"))[1])
+        self.assertGreaterEqual(accuracy, 0.80)
+        self.check_losses(first, self.reference(sample("mlp_train")))
+        second = self.run_ok(sample("mlp_train"), "--device", "1")
+        self.assertEqual(line_of(first, "sha256"), line_of(second, "sha256"))
+
+    def test_gpt_train(self):
+        command = [sample("gpt_train"), "--steps", "12"]
+        first = self.run_ok(*command)
+        self.check_losses(first, self.reference(*command))
+        self.assertEqual(first, self.run_ok(*command))
+
+    def test_stencil_is_exact(self):
+        reference = line_of(self.reference(sample("stencil")), "sha256")
+        for graph in ("capture", "explicit"):
+            self.assertEqual(line_of(self.run_ok(sample("stencil"), "--graph", graph), "sha256"), reference, graph)
+
+    def test_vector(self):
+        self.run_ok(sample("vector"))
+
+    def test_counter_counts_per_request(self):
+        program = self.node.start(sample("counter"), "--port", "0")
+        try:
+            port = int(re.search(r"127\.0\.0\.1:(\d+)", program.stdout.readline())[1])
+            import socket
+            with socket.create_connection(("127.0.0.1", port), timeout=30) as client, client.makefile("rw") as lines:
+                for expected in range(1, 6):
+                    lines.write("inc\n")
+                    lines.flush()
+                    self.assertEqual(int(lines.readline().split()[-1]), expected)
+                lines.write("quit\n")
+                lines.flush()
+            program.communicate(timeout=30)
+            self.assertEqual(program.returncode, 0)
+        finally:
+            if program.poll() is None:
+                program.kill()
+                program.communicate()
+
+    def test_too_little_memory_is_reported(self):
+        with Node("--gpus", "1", "--memory", "16MiB") as small:
+            result = small.run(sample("mlp_train"), "--steps", "1", "--width", "4096")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("out of memory", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
