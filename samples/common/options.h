@@ -19,7 +19,8 @@ class Options {
   void Seed(const char* name, uint64_t* value, const char* help);
   void Real(const char* name, double* value, double min, double max, const char* help);
   void Text(const char* name, std::string* value, const char* help);
-  void Choice(const char* name, std::string* value, std::vector<std::string> choices, const char* help);
+  void Choice(const char* name, std::string* value, const std::vector<std::string>& choices,
+              const char* help);
   void Flag(const char* name, bool* value, const char* help);
 
   // Sets the variables. Prints the help and exits 0 on --help; exits 2 with one clear line on anything
