@@ -84,7 +84,7 @@ void Options::Text(const char* name, std::string* value, const char* help) {
   });
 }
 
-void Options::Choice(const char* name, std::string* value, std::vector<std::string> choices,
+void Options::Choice(const char* name, std::string* value, const std::vector<std::string>& choices,
                      const char* help) {
   Add(name, help, *value, true, [=](const std::string& text) -> std::string {
     if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
