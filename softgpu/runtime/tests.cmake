@@ -50,4 +50,16 @@ if(NOT (STASIS_ASAN OR STASIS_TSAN OR STASIS_FUZZ))
     COMMAND Python3::Interpreter -B ${CMAKE_CURRENT_SOURCE_DIR}/programs_test.py)
   set_tests_properties(softgpu_cudart_programs_test PROPERTIES TIMEOUT 120 LABELS unit ENVIRONMENT
     "CUDART_PROGRAMS=${programs_dir};CUDART_LIBRARY_DIR=$<TARGET_FILE_DIR:softgpu_cudart>;FAKE_DRIVER_DIR=${FAKE_DRIVER_DIR}")
+
+  # The same library above softgpu's own driver, with real results.
+  if(TARGET softgpu_cuda AND TARGET softgpud)
+    foreach(name IN ITEMS memory streams graphs errors)
+      stasis_cuda_program(cudart_tour_${name} SOURCES programs/tour_${name}.cu OPTIONS -arch=compute_75
+        DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/programs/check.h OUTPUT ${programs_dir}/tour_${name})
+      add_test(NAME softgpu_cudart_tour_${name}
+        COMMAND Python3::Interpreter ${CMAKE_SOURCE_DIR}/tests/harness/run_on_softgpu.py -- ${programs_dir}/tour_${name})
+      set_tests_properties(softgpu_cudart_tour_${name} PROPERTIES TIMEOUT 120 LABELS softgpu
+        ENVIRONMENT "STASIS_BUILD_DIR=${CMAKE_BINARY_DIR}")
+    endforeach()
+  endif()
 endif()
