@@ -52,7 +52,7 @@ struct Operand {
     kDiscard,  // '_'
     kLabel,    // name: branch target; also the target list of brx.idx, and a call's prototype or target list
     kList,     // (a, b, ...): results and arguments of a call, which is {list,} callee (kReg or kSymbol) {, list}
-               // {, label}
+               // {, label, or the kSymbol of a variable that holds the possible callees}
   };
   Kind kind = Kind::kDiscard;
   bool negated = false;  // !p on a predicate source operand

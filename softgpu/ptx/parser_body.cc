@@ -261,6 +261,11 @@ Status BodyParser::CallOperands(Instruction* instruction) {
     RETURN_IF_ERROR(CallList(&instruction->operands.emplace_back()));
     if (!in_.Accept(',')) return Status();
   }
+  // The targets may also be listed by a variable that holds their addresses.
+  const auto table = context_.names.find(in_.now().text);
+  if (in_.AtName() && table != context_.names.end() && !table->second) {
+    return NamedOperand(&instruction->operands.emplace_back());
+  }
   return LabelOperand(instruction, ScopeStack::LabelKind::kTargets);
 }
 

@@ -309,13 +309,15 @@ TEST(ParserTest, CallsInAllForms) {
 TEST(ParserTest, ReadsTargetLists) {
   const Function function = ParseBodyOf(
       "ts: .branchtargets A, B, A;\n brx.idx %r1, ts;\n A: ret;\n B: exit;\n"
-      "fs: .calltargets f, g;\n call %rd1, (), fs;",
-      ".func f; .func g;\n");
+      "fs: .calltargets f, g;\n call %rd1, (), fs; call %rd1, (), table;",
+      ".func f; .func g; .global .u64 table[2] = {f, g};\n");
   EXPECT_EQ(function.target_lists.at("ts"), (std::vector<std::string>{"A", "B", "A"}));
   EXPECT_EQ(function.target_lists.at("fs"), (std::vector<std::string>{"f", "g"}));
   EXPECT_EQ(function.instructions[0].operands[1].kind, Kind::kLabel);
   EXPECT_EQ(function.instructions[0].operands[1].name, "ts");
   EXPECT_EQ(function.instructions[3].operands[2].name, "fs");
+  EXPECT_EQ(function.instructions[4].operands[2].kind, Kind::kSymbol);
+  EXPECT_EQ(function.instructions[4].operands[2].name, "table");
 }
 
 TEST(ParserTest, ReadsFunctionHeadersAndDirectives) {
