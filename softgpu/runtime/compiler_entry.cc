@@ -51,7 +51,9 @@ RT_API void __cudaRegisterManagedVar(void** handle, void** slot, char*, const ch
   AddManagedVariable(FromHandle(handle), slot, name);
 }
 
-RT_API char __cudaInitModule(void**) { return WithContext(FillManaged) == cudaSuccess ? 1 : 0; }
+RT_API char __cudaInitModule(void** handle) {
+  return WithContext([&] { return FillManagedOf(FromHandle(handle)); }) == cudaSuccess ? 1 : 0;
+}
 
 RT_API unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes, CUstream_st* stream) {
   void* memory = std::malloc(sizeof(PendingLaunch));

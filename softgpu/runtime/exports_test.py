@@ -10,9 +10,12 @@ INCLUDE = os.environ["CUDA_INCLUDE"]
 NODE = "libcudart.so.13"
 
 
+def output_of(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
 def dynamic_symbols():
-    out = subprocess.run(["nm", "-D", "--defined-only", LIBRARY], check=True, capture_output=True, text=True).stdout
-    return [line.split()[-2:] for line in out.splitlines()]
+    return [line.split()[-2:] for line in output_of("nm", "-D", "--defined-only", LIBRARY).splitlines()]
 
 
 class ExportsTest(unittest.TestCase):
@@ -33,7 +36,7 @@ class ExportsTest(unittest.TestCase):
         self.assertEqual(declared - exported, set())
 
     def test_name_and_dependencies(self):
-        out = subprocess.run(["readelf", "-d", LIBRARY], check=True, capture_output=True, text=True).stdout
+        out = output_of("readelf", "-d", LIBRARY)
         self.assertIn(f"Library soname: [{NODE}]", out)
         needed = set(re.findall(r"NEEDED.*\[(.*)\]", out))
         allowed = {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"}

@@ -18,9 +18,12 @@ def main():
     if missing:
         sys.exit(f"{texts_path}: no text for {missing}")
     rows = "".join(f'    {{{c}, "{names[c]}", "{texts[str(c)]}"}},\n' for c in sorted(names))
-    out.write_text('// Generated from driver_types.h and error_texts.table.\n#include "softgpu/runtime/errors.h"\n\n'
-                   "namespace softgpu::runtime {\n\nconst ErrorText kErrorTexts[] = {\n" + rows + "};\n"
-                   f"const int kErrorTextCount = {len(names)};\n\n}}  // namespace softgpu::runtime\n")
+    out.write_text("// Generated from driver_types.h and error_texts.table.\n"
+                   '#include "softgpu/runtime/errors.h"\n\n'
+                   "namespace softgpu::runtime {\n\n"
+                   f"const ErrorText kErrorTexts[] = {{\n{rows}}};\n"
+                   f"const int kErrorTextCount = {len(names)};\n\n"
+                   "}  // namespace softgpu::runtime\n")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Writes what is exported but not written by hand: forwards, stubs, and the version script; lists the forwards for tests.
+"""Writes what is exported but not written by hand: forwards, stubs and the version script; lists the forwards.
 
-Arguments: --include DIR (CUDA headers) --exports LIST --forwards TABLE --out DIR [--per-thread-source FILE]... FILE...
-FILEs are the hand-written sources; those named by --per-thread-source are compiled twice, the second time for the
-per-thread default stream.
+usage: gen_exports.py --include DIR --exports LIST --forwards TABLE --out DIR [--per-thread-source FILE]... FILE...
+
+DIR holds the CUDA headers. FILEs are the hand-written sources; those named by --per-thread-source are compiled twice,
+the second time for the per-thread default stream. The list of forwards is for the tests.
 """
 import argparse
 import pathlib
@@ -55,7 +56,8 @@ def forward(row, protos):
     wrapper = {"d": "WithDriver", "c": "WithContext"}[need]
     call = ", ".join([f"CU({driver})"] + args)
     signature = ", ".join(f"{t} {p}" for t, p in params) or "void"
-    return f"RT_API cudaError_t {name}({signature}) {{\n  return {wrapper}([&] {{ return Convert({call}); }});\n}}\n"
+    body = f"  return {wrapper}([&] {{ return Convert({call}); }});\n"
+    return f"RT_API cudaError_t {name}({signature}) {{\n{body}}}\n"
 
 
 def forward_list(rows):
@@ -117,7 +119,7 @@ def main():
     if once_only:
         sys.exit(f"per-thread variant missing for {sorted(once_only)}")
 
-    defined = by_hand | {renamed[n] for n in twice} | forwarded | {renamed[n] for n in forwarded & set(renamed)}
+    defined = by_hand | forwarded | {renamed[n] for n in twice | (forwarded & set(renamed))}
     unknown = defined - set(exports)
     if unknown:
         sys.exit(f"not exported by the real library: {sorted(unknown)}")
@@ -126,8 +128,8 @@ def main():
     (args.out / "forwards.cc").write_text(FORWARD_HEAD + "\n".join(forward(r, protos) for r in rows))
     (args.out / "forwards_per_thread.cc").write_text(
         FORWARD_HEAD + "\n".join(forward(r, protos) for r in rows if r[0] in renamed))
-    for file, chosen in (("forwards.inc", rows), ("forwards_per_thread.inc", [r for r in rows if r[0] in renamed])):
-        (args.out / file).write_text(forward_list(chosen))
+    (args.out / "forwards.inc").write_text(forward_list(rows))
+    (args.out / "forwards_per_thread.inc").write_text(forward_list([r for r in rows if r[0] in renamed]))
     stubs = [f"RT_UNSUPPORTED({name})\n" for name in exports if name not in defined]
     (args.out / "stubs.cc").write_text(STUB_HEAD + "".join(stubs))
     names = "".join(f"    {name};\n" for name in exports)

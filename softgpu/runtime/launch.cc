@@ -45,7 +45,7 @@ CUfunction AsFunction(CUkernel kernel) { return reinterpret_cast<CUfunction>(ker
 cudaError_t Launch(CUkernel kernel, dim3 grid, dim3 block, void** args, size_t shared_bytes,
                    cudaStream_t stream) {
   if (shared_bytes > UINT_MAX) return cudaErrorInvalidValue;
-  RT_TRY(FillManaged());
+  FillManaged();
   return Refine(CU(cuLaunchKernel)(AsFunction(kernel), grid.x, grid.y, grid.z, block.x, block.y, block.z,
                                    static_cast<unsigned>(shared_bytes), stream, args, nullptr),
                 grid, block);
@@ -54,7 +54,7 @@ cudaError_t Launch(CUkernel kernel, dim3 grid, dim3 block, void** args, size_t s
 cudaError_t LaunchCooperative(CUkernel kernel, dim3 grid, dim3 block, void** args, size_t shared_bytes,
                               cudaStream_t stream) {
   if (shared_bytes > UINT_MAX) return cudaErrorInvalidValue;
-  RT_TRY(FillManaged());
+  FillManaged();
   return Refine(CU(cuLaunchCooperativeKernel)(AsFunction(kernel), grid.x, grid.y, grid.z, block.x, block.y,
                                               block.z, static_cast<unsigned>(shared_bytes), stream, args),
                 grid, block);
@@ -64,7 +64,7 @@ static_assert(sizeof(cudaLaunchAttribute) == sizeof(CUlaunchAttribute));
 
 cudaError_t LaunchEx(CUkernel kernel, const cudaLaunchConfig_t& config, void** args) {
   if (config.dynamicSmemBytes > UINT_MAX) return cudaErrorInvalidValue;
-  RT_TRY(FillManaged());
+  FillManaged();
   CUlaunchConfig driver_config{};
   driver_config.gridDimX = config.gridDim.x;
   driver_config.gridDimY = config.gridDim.y;

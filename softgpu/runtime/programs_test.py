@@ -26,12 +26,13 @@ class ProgramsTest(unittest.TestCase):
     def test_lazy_opening_and_order(self):
         done, lines, calls = run("order")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.assertEqual(lines, ["log before first use: none", "malloc: cudaSuccess"] + ["launch: cudaSuccess"] * 2 +
-                         ["symbol: cudaSuccess", "at exit: cudaSuccess"])
+        self.assertEqual(lines, ["log before first use: none", "malloc: cudaSuccess", "launch: cudaSuccess",
+                                 "launch: cudaSuccess", "symbol: cudaSuccess", "at exit: cudaSuccess"])
         self.assertLess(calls.index("cuInit"), calls.index("cuDevicePrimaryCtxRetain"))
         self.assertLess(calls.index("cuMemAlloc_v2"), calls.index("cuLibraryLoadData"))
-        for name, times in (("cuInit", 1), ("cuLibraryLoadData", 1), ("cuLibraryGetKernel", 1), ("cuLaunchKernel", 2)):
-            self.assertEqual(calls.count(name), times, name)
+        for name in ("cuInit", "cuLibraryLoadData", "cuLibraryGetKernel"):
+            self.assertEqual(calls.count(name), 1, name)
+        self.assertEqual(calls.count("cuLaunchKernel"), 2)
         # The driver may be gone when the program unregisters its code.
         self.assertNotIn("cuLibraryUnload", calls)
 

@@ -103,6 +103,12 @@ cudaError_t FillSlot(const Variable* variable) {
   return cudaSuccess;
 }
 
+std::vector<Variable*> ManagedVariables() {
+  Registry& registry = TheRegistry();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  return registry.managed;
+}
+
 template <typename Map>
 void EraseOf(Map* map, const Module* module) {
   std::erase_if(*map, [module](const auto& item) {
@@ -157,8 +163,8 @@ void RemoveModule(Module* module) {
 cudaError_t ResolveKernel(const void* func, CUkernel* kernel) {
   if (func == nullptr) return cudaErrorInvalidDeviceFunction;
   if (Kernel* registered = FindKernel(func)) {
-    RT_TRY(KernelHandle(registered, kernel));
-    return FillManaged();
+    FillManaged();
+    return KernelHandle(registered, kernel);
   }
   if (IsHostCode(func)) return cudaErrorInvalidDeviceFunction;
   *kernel = static_cast<CUkernel>(const_cast<void*>(func));
@@ -200,17 +206,17 @@ cudaError_t ResolveSymbol(const void* symbol, CUdeviceptr* address, size_t* size
 
 void InvalidateManaged() { g_managed_wanted.fetch_add(1, std::memory_order_acq_rel); }
 
-cudaError_t FillManaged() {
+void FillManaged() {
   const unsigned wanted = g_managed_wanted.load(std::memory_order_acquire);
-  if (g_managed_filled.load(std::memory_order_acquire) == wanted) return cudaSuccess;
-  std::vector<Variable*> managed;
-  {
-    Registry& registry = TheRegistry();
-    std::lock_guard<std::mutex> lock(registry.mutex);
-    managed = registry.managed;
-  }
-  for (const Variable* variable : managed) RT_TRY(FillSlot(variable));
+  if (g_managed_filled.load(std::memory_order_acquire) == wanted) return;
+  for (const Variable* variable : ManagedVariables()) FillSlot(variable);
   g_managed_filled.store(wanted, std::memory_order_release);
+}
+
+cudaError_t FillManagedOf(const Module* module) {
+  for (const Variable* variable : ManagedVariables()) {
+    if (variable->module == module) RT_TRY(FillSlot(variable));
+  }
   return cudaSuccess;
 }
 

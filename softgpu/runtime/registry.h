@@ -61,8 +61,11 @@ void* StubOf(CUkernel kernel, CUfunction function);
 cudaError_t ResolveSymbol(const void* symbol, CUdeviceptr* address, size_t* size);
 
 // Stores the addresses of managed variables where host code looks for them; needs a current context. Cheap
-// when there is nothing to do.
-cudaError_t FillManaged();
+// when there is nothing to do. A module that does not load keeps its own variables empty; using it tells why.
+void FillManaged();
+
+// The same for the variables of one module, now, with the error if there is one.
+cudaError_t FillManagedOf(const Module* module);
 
 // Makes the next FillManaged store all addresses again.
 void InvalidateManaged();

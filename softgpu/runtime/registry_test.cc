@@ -226,6 +226,24 @@ TEST_F(RegistryTest, ManagedVariablesAreFilledByInitModule) {
   EXPECT_EQ(address, slot);
 }
 
+TEST_F(RegistryTest, ADamagedModuleSpoilsNoOther) {
+  EmptyFatbin damaged;
+  damaged.magic = 0;
+  FatbinWrapper damaged_wrapper{0x466243B1, 1, &damaged, nullptr};
+  void* damaged_slot = nullptr;
+  void* slot = nullptr;
+  Registered broken(&damaged_wrapper);
+  broken.Managed(&damaged_slot, "d");
+  Registered module(&wrapper_);
+  module.Managed(&slot, "m");
+  module.Kernel(&g_stub_a, "a");
+  EXPECT_EQ(cudaLaunchKernel(&g_stub_a, 1, 1, nullptr, 0, nullptr), cudaSuccess);
+  EXPECT_NE(slot, nullptr);
+  EXPECT_NE(__cudaInitModule(module.handle()), 0);
+  EXPECT_EQ(__cudaInitModule(broken.handle()), 0);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidKernelImage);
+}
+
 TEST_F(RegistryTest, ManagedVariablesAreFilledByTheFirstLaunchAndAgainAfterAReset) {
   void* slot = nullptr;
   Registered module(&wrapper_);
