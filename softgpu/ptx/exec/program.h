@@ -1,8 +1,8 @@
 // A loaded module: PTX lowered to the executor's own form, plus what the driver needs to know of it.
 //
-// Loading has two steps because the driver owns device memory: Load() checks and lowers everything and tells how much
-// memory the module's variables need; Bind() is told where they lie, writes their initial contents and patches
-// addresses into the code. After Bind() a Program is immutable and shared freely between threads.
+// Loading has two steps because the driver owns device memory: Load() checks and lowers everything and tells
+// how much memory the module's variables need; Bind() is told where they lie, writes their initial contents
+// and patches addresses into the code. After Bind() a Program is immutable and shared freely between threads.
 #ifndef SOFTGPU_PTX_EXEC_PROGRAM_H_
 #define SOFTGPU_PTX_EXEC_PROGRAM_H_
 
@@ -25,22 +25,22 @@ struct KernelInfo {
   std::string name;
   std::vector<ParamInfo> params;
   uint32_t param_bytes = 0;
-  uint32_t static_shared = 0;       // bytes a block, without dynamic shared memory
-  uint32_t local_bytes = 0;         // bytes a thread, callees included when known
-  uint32_t registers = 0;           // 32-bit registers a thread, as a compiler would count after allocation (<= 255)
+  uint32_t static_shared = 0;  // bytes a block, without dynamic shared memory
+  uint32_t local_bytes = 0;    // bytes a thread, callees included when known
+  uint32_t registers = 0;  // 32-bit registers a thread, as a compiler would count after allocation (<= 255)
   uint32_t maxntid[3] = {0, 0, 0};  // .maxntid / .reqntid, 0 = not given
   uint32_t reqntid[3] = {0, 0, 0};
-  uint32_t max_threads = 1024;      // threads a block that the directives and registers allow
+  uint32_t max_threads = 1024;  // threads a block that the directives and registers allow
   bool uses_device_malloc = false;
-  bool uses_grid_sync = false;      // reads envreg1/envreg2
+  bool uses_grid_sync = false;  // reads envreg1/envreg2
 };
 
 struct GlobalInfo {
   std::string name;
   uint64_t offset, size;  // in the module's block of its kind
   uint32_t align;
-  bool constant;          // .const space
-  bool managed;           // in the managed block, else in the device block
+  bool constant;  // .const space
+  bool managed;   // in the managed block, else in the device block
   bool visible;
 };
 
@@ -50,9 +50,9 @@ class Program {
  public:
   virtual ~Program() = default;
 
-  // kUnsupported: an opcode, word or type that the executor does not know: "line N: unknown opcode 'foo.bar.u32'".
-  // kInvalidArgument: unresolved extern symbol. Limits checked: 64 KiB of constants, 48 KiB of static shared memory,
-  // 32 KiB of parameters (CUDA C++ Programming Guide, technical specifications).
+  // kUnsupported: an opcode, word or type that the executor does not know: "line N: unknown opcode
+  // 'foo.bar.u32'". kInvalidArgument: unresolved extern symbol. Limits checked: 64 KiB of constants, 48 KiB
+  // of static shared memory, 32 KiB of parameters (CUDA C++ Programming Guide, technical specifications).
   static stasis::Result<std::shared_ptr<Program>> Load(ptx::Module module);
 
   // Bytes of device memory and of managed memory that the variables need (0 when none), both aligned to 256.

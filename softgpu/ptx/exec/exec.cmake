@@ -1,0 +1,31 @@
+# The executor: lowers parsed modules and runs them.
+add_library(softgpu_ptx_exec STATIC
+  exec/access_map.cc
+  exec/allocate.cc
+  exec/format.cc
+  exec/grid.cc
+  exec/layout.cc
+  exec/loader.cc
+  exec/lower.cc
+  exec/lower_control.cc
+  exec/lower_memory.cc
+  exec/lower_move.cc
+  exec/lower_operand.cc
+  exec/ops_atomic.cc
+  exec/ops_barrier.cc
+  exec/ops_basic.cc
+  exec/ops_builtin.cc
+  exec/ops_control.cc
+  exec/ops_memory.cc
+  exec/ops_sync.cc
+  exec/program.cc
+  exec/warp.cc)
+target_link_libraries(softgpu_ptx_exec PUBLIC softgpu_ptx_front softgpu_ptx_alu base Threads::Threads)
+# Loops over lanes are what this code is about.
+set_source_files_properties(exec/ops_basic.cc exec/ops_memory.cc exec/ops_control.cc exec/warp.cc
+  PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release,RelWithDebInfo>:-O3>")
+
+add_library(softgpu_ptx_exec_testing STATIC exec/exec_testing.cc)
+target_link_libraries(softgpu_ptx_exec_testing PUBLIC softgpu_ptx_exec PRIVATE GTest::gtest)
+
+stasis_test(exec_test SOURCES exec/exec_test.cc LIBS softgpu_ptx_exec_testing LABELS softgpu)
