@@ -22,7 +22,6 @@ struct ParseContext {
   explicit ParseContext(std::string_view text)
       : in(text),
         registers_left(kMaxRegistersOfFunction + text.size()),
-        variables_left(4096 + text.size() / 8),
         init_bytes_left(4096 + 64 * uint64_t{text.size()}) {}
 
   Cursor in;
@@ -33,8 +32,7 @@ struct ParseContext {
   std::vector<std::pair<std::string_view, uint32_t>> used_names;
   // Names of variables inside bodies that an initialiser may use.
   std::unordered_set<std::string_view> body_names;
-  uint64_t registers_left;   // that parametrised declarations may still make
-  uint64_t variables_left;   // likewise, of variables
+  uint64_t registers_left;   // that all functions together may still have
   uint64_t init_bytes_left;  // of initial contents
 };
 

@@ -173,7 +173,6 @@ Status ModuleParser::ParseModuleVariables(const Linkage& linkage, Space space) {
   std::vector<Variable>& variables = context_.module.variables;
   for (Declared& one : declared) {
     Variable& variable = one.variable;
-    if (one.count != 0) return Cursor::ErrorAt(variable.line, "only registers can be parametrised");
     const auto [found, is_new] = context_.names.emplace(one.name, false);
     if (is_new) {
       variables_.emplace(one.name, variables.size());

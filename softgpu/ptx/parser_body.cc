@@ -25,7 +25,10 @@ int ComponentIndex(std::string_view word) {
 class BodyParser {
  public:
   BodyParser(ParseContext& context, Function* function)
-      : context_(context), in_(context.in), function_(*function), scopes_(function, &context.names) {}
+      : context_(context),
+        in_(context.in),
+        function_(*function),
+        scopes_(function, &context.names, &context.registers_left) {}
 
   Status Parse() {
     for (Variable& result : function_.results) RETURN_IF_ERROR(AddParam(&result));
@@ -113,7 +116,6 @@ Status BodyParser::Declaration(const Linkage& linkage, Space space) {
           scopes_.AddRegisters(one.name, one.count, variable.vector, variable.type, variable.line));
       continue;
     }
-    if (one.count != 0) return Cursor::ErrorAt(variable.line, "only registers can be parametrised");
     if (space != Space::kParam) context_.body_names.insert(one.name);
     RETURN_IF_ERROR(scopes_.AddVariable(one.name, std::move(variable)));
   }

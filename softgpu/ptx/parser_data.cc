@@ -136,12 +136,11 @@ Status ParseDimsAndInit(ParseContext& context, Variable* variable) {
 
 Status ParseParametrisation(ParseContext& context, Declared* declared) {
   if (!context.in.Accept('<')) return Status();
+  if (declared->variable.space != Space::kReg) {
+    return Cursor::ErrorAt(declared->variable.line, "only registers can be parametrised");
+  }
   RETURN_IF_ERROR(context.in.ExpectCount(kMaxRegistersOfFunction, &declared->count));
   if (declared->count == 0) return context.in.Error("expected a count above zero");
-  const bool is_register = declared->variable.space == Space::kReg;
-  uint64_t& left = is_register ? context.registers_left : context.variables_left;
-  if (declared->count > left) return context.in.Error("more names are declared than the text can use");
-  left -= declared->count;
   return context.in.Expect('>');
 }
 

@@ -160,7 +160,7 @@ TEST(ParserErrorTest, NestingIsBounded) {
 TEST(ParserErrorTest, ManyFunctionsCannotClaimManyRegisters) {
   std::string text = kHeader;
   for (int i = 0; i < 100; ++i) text += ".func f" + std::to_string(i) + "() { .reg .b32 r<1000000>; }\n";
-  EXPECT_EQ(ErrorOf(text), "line 5: more names are declared than the text can use, found '>'");
+  EXPECT_EQ(ErrorOf(text), "line 5: more registers are declared than the text can use");
 }
 
 }  // namespace

@@ -253,6 +253,12 @@ TEST(ParserTest, ScopesHideNamesAndSiblingsShareRegisters) {
   EXPECT_NE(code[6].operands[0].reg, code[0].operands[1].reg);              // a range hides the outer one
 }
 
+TEST(ParserTest, ManyScopesThatDeclareTheSameCostNothing) {
+  std::string body;
+  for (int i = 0; i < 20000; ++i) body += "{ .reg .b32 t<300>; mov.b32 t299, 0; }\n";
+  EXPECT_EQ(ParseBodyOf(body).registers.size(), 340u);
+}
+
 TEST(ParserTest, LabelsBelongToTheirScope) {
   const Function function = ParseBodyOf(
       "{ bra DONE; DONE: ret; }\n{ @%p1 bra DONE; bra out; DONE: exit; }\n{ { bra out; } out: ret; }\nout: "

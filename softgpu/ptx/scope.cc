@@ -111,51 +111,62 @@ Status ScopeStack::Declare(std::string_view name, const Entry& entry, uint32_t l
   return Status();
 }
 
-RegId ScopeStack::Allocate(std::string_view name, uint64_t count, uint32_t width, Type type) {
+Status ScopeStack::Allocate(std::string_view name, const Shape& shape, uint32_t line, RegId* base) {
   static constexpr const char* kElements[] = {".x", ".y", ".z", ".w"};
-  const RegId base = static_cast<RegId>(function_.registers.size());
-  for (uint64_t i = 0; i < (count == 0 ? 1 : count); ++i) {
+  if (function_.registers.size() + shape.Total() > kMaxRegistersOfFunction) {
+    return Cursor::ErrorAt(line, "too many registers");
+  }
+  if (shape.Total() > registers_left_) {
+    return Cursor::ErrorAt(line, "more registers are declared than the text can use");
+  }
+  registers_left_ -= shape.Total();
+  *base = static_cast<RegId>(function_.registers.size());
+  for (uint64_t i = 0; i < (shape.count == 0 ? 1 : shape.count); ++i) {
     std::string full(name);
-    if (count != 0) full += std::to_string(i);
-    for (uint32_t element = 0; element < width; ++element) {
-      function_.registers.push_back({width == 1 ? full : full + kElements[element], type});
+    if (shape.count != 0) full += std::to_string(i);
+    for (uint32_t element = 0; element < shape.width; ++element) {
+      function_.registers.push_back({shape.width == 1 ? full : full + kElements[element], shape.type});
     }
   }
-  return base;
+  return Status();
 }
 
-RegId ScopeStack::ReuseOrAllocate(std::string_view name, uint64_t count, uint32_t width, Type type,
-                                  bool visible) {
+Status ScopeStack::ReuseOrAllocate(std::string_view name, const Shape& shape, bool visible, uint32_t line,
+                                   RegId* base) {
   // What is in use by an enclosing scope is not free; the outermost scope has no sibling.
-  if (visible || scopes_.size() == 1) return Allocate(name, count, width, type);
+  if (visible || scopes_.size() == 1) return Allocate(name, shape, line, base);
   std::string key(name);
-  key += '<' + std::to_string(count) + ' ' + std::to_string(width) + std::string(NameOf(type));
-  const auto [found, is_new] = free_registers_.emplace(std::move(key), 0);
-  if (is_new) found->second = Allocate(name, count, width, type);
-  return found->second;
+  key.append("<").append(std::to_string(shape.count)).append(" ").append(std::to_string(shape.width));
+  key.append(NameOf(shape.type));
+  const auto found = free_registers_.find(key);
+  if (found != free_registers_.end()) {
+    *base = found->second;
+    return Status();
+  }
+  RETURN_IF_ERROR(Allocate(name, shape, line, base));
+  free_registers_.emplace(std::move(key), *base);
+  return Status();
 }
 
 Status ScopeStack::AddRegisters(std::string_view name, uint64_t count, uint32_t width, Type type,
                                 uint32_t line) {
-  const uint64_t total = (count == 0 ? 1 : count) * width;
   if (width > 4) return Cursor::ErrorAt(line, "a vector of registers has at most 4 elements");
   if (count != 0 && width != 1) return Cursor::ErrorAt(line, "vectors cannot be parametrised");
-  if (function_.registers.size() + total > kMaxRegistersOfFunction) {
-    return Cursor::ErrorAt(line, "too many registers");
+  const Shape shape = {count, width, type};
+  RegId base = kNoReg;
+  if (count == 0) {
+    Entry existing;
+    RETURN_IF_ERROR(ReuseOrAllocate(name, shape, Find(name, &existing), line, &base));
+    const Entry::Kind kind = width == 1 ? Entry::Kind::kRegister : Entry::Kind::kRegisterVector;
+    return Declare(name, {kind, base, width}, line);
   }
-  if (count != 0) {
-    const bool visible = RangeVisible(name);
-    prefix_ends_in_digit_ |= IsDigit(name.back());
-    if (scopes_.back().ranges.count(name) != 0) {
-      return Cursor::ErrorAt(line, "'" + std::string(name) + "' is declared twice");
-    }
-    scopes_.back().ranges[name] = {ReuseOrAllocate(name, count, width, type, visible), count};
-    return Status();
+  if (scopes_.back().ranges.count(name) != 0) {
+    return Cursor::ErrorAt(line, "'" + std::string(name) + "' is declared twice");
   }
-  Entry existing;
-  const RegId base = ReuseOrAllocate(name, count, width, type, Find(name, &existing));
-  const Entry::Kind kind = width == 1 ? Entry::Kind::kRegister : Entry::Kind::kRegisterVector;
-  return Declare(name, {kind, base, width}, line);
+  RETURN_IF_ERROR(ReuseOrAllocate(name, shape, RangeVisible(name), line, &base));
+  prefix_ends_in_digit_ |= IsDigit(name.back());
+  scopes_.back().ranges[name] = {base, count};
+  return Status();
 }
 
 uint32_t ScopeStack::KeepName(std::string name) {

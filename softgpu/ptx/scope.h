@@ -29,9 +29,11 @@ class ScopeStack {
     uint32_t width = 1;  // of a vector: registers from `index` on
   };
 
-  // `is_module_name` tells whether a name is taken at module scope, so that locals never hide one.
-  ScopeStack(Function* function, const std::unordered_map<std::string_view, bool>* module_names)
-      : function_(*function), module_names_(*module_names) {
+  // Locals never hide one of `module_names`. `registers_left` is what all functions of the text may still
+  // allocate.
+  ScopeStack(Function* function, const std::unordered_map<std::string_view, bool>* module_names,
+             uint64_t* registers_left)
+      : function_(*function), module_names_(*module_names), registers_left_(*registers_left) {
     scopes_.emplace_back();
   }
 
@@ -90,13 +92,21 @@ class ScopeStack {
   bool IsTaken(std::string_view name) const;
   bool RangeVisible(std::string_view prefix) const;
   std::string MakeUnique(std::string_view name);
-  RegId Allocate(std::string_view name, uint64_t count, uint32_t width, Type type);
-  RegId ReuseOrAllocate(std::string_view name, uint64_t count, uint32_t width, Type type, bool visible);
+  struct Shape {
+    uint64_t count;  // as in AddRegisters
+    uint32_t width;
+    Type type;
+    uint64_t Total() const { return (count == 0 ? 1 : count) * width; }
+  };
+  stasis::Status Allocate(std::string_view name, const Shape& shape, uint32_t line, RegId* base);
+  stasis::Status ReuseOrAllocate(std::string_view name, const Shape& shape, bool visible, uint32_t line,
+                                 RegId* base);
   uint32_t KeepName(std::string name);
   void Bind(const LabelUse& use, const Label& label);
 
   Function& function_;
   const std::unordered_map<std::string_view, bool>& module_names_;
+  uint64_t& registers_left_;
   std::vector<Scope> scopes_;
   std::vector<std::string> unique_names_;
   // What ended scopes declared, by name and shape.
