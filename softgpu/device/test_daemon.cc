@@ -1,0 +1,196 @@
+#include "softgpu/device/test_daemon.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+
+#include "softgpu/device/config.h"
+
+extern char** environ;
+
+namespace softgpu {
+
+using stasis::Deadline;
+using stasis::Fd;
+
+namespace {
+
+std::pair<Fd, Fd> Pipe() {
+  int ends[2];
+  EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  return {Fd(ends[0]), Fd(ends[1])};
+}
+
+std::vector<char*> Pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  for (const std::string& text : strings) pointers.push_back(const_cast<char*>(text.c_str()));
+  return pointers;
+}
+
+bool WaitReadable(int fd, const Deadline& deadline) {
+  pollfd wait{fd, POLLIN, 0};
+  int ready;
+  do {
+    ready = poll(&wait, 1, deadline.PollTimeout());
+  } while (ready < 0 && errno == EINTR);
+  return ready > 0;
+}
+
+std::string ReadAll(int fd) {
+  std::string text;
+  char buffer[4096];
+  Deadline deadline = Deadline::After(kPatience);
+  for (;;) {
+    ssize_t got = WaitReadable(fd, deadline) ? read(fd, buffer, sizeof buffer) : 0;
+    if (got <= 0) return text;
+    text.append(buffer, static_cast<size_t>(got));
+  }
+}
+
+}  // namespace
+
+ChildProgram::ChildProgram(const std::vector<std::string>& arguments, int inherited,
+                           const std::vector<std::string>& environment) {
+  auto [in_read, in_write] = Pipe();
+  auto [out_read, out_write] = Pipe();
+  auto [err_read, err_write] = Pipe();
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, in_read.get(), 0);
+  posix_spawn_file_actions_adddup2(&actions, out_write.get(), 1);
+  posix_spawn_file_actions_adddup2(&actions, err_write.get(), 2);
+  if (inherited >= 0) posix_spawn_file_actions_adddup2(&actions, inherited, 3);
+  std::vector<char*> argv = Pointers(arguments);
+  argv.push_back(nullptr);
+  std::vector<char*> envp = Pointers(environment);
+  for (char** entry = environ; *entry != nullptr; entry++) envp.push_back(*entry);
+  envp.push_back(nullptr);
+  EXPECT_EQ(posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), envp.data()), 0) << argv[0];
+  posix_spawn_file_actions_destroy(&actions);
+  input_ = std::move(in_write);
+  output_ = std::move(out_read);
+  error_ = std::move(err_read);
+}
+
+ChildProgram::~ChildProgram() {
+  if (exit_code_ >= 0) return;
+  Kill(SIGKILL);
+  Wait();
+}
+
+void ChildProgram::Kill(int signal) { kill(pid_, signal); }
+
+int ChildProgram::Wait() {
+  if (exit_code_ >= 0) return exit_code_;
+  int status = 0;
+  while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  }
+  exit_code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return exit_code_;
+}
+
+std::string ChildProgram::ReadLine() {
+  std::string line;
+  Deadline deadline = Deadline::After(kPatience);
+  char c;
+  while (WaitReadable(output_.get(), deadline) && read(output_.get(), &c, 1) == 1 && c != '\n') line += c;
+  return line;
+}
+
+int ChildProgram::Finish(std::string* output, std::string* error) {
+  CloseInput();
+  *error = ReadAll(error_.get());
+  *output = ReadAll(output_.get());
+  return Wait();
+}
+
+TempFolder::TempFolder() {
+  char name[] = "/tmp/softgpu_test.XXXXXX";
+  EXPECT_NE(mkdtemp(name), nullptr);
+  path_ = name;
+}
+
+TempFolder::~TempFolder() { std::filesystem::remove_all(path_); }
+
+TestDaemon::TestDaemon(const std::vector<std::string>& options) : socket_(folder_.path() + "/softgpud.sock") {
+  std::vector<std::string> arguments = {SOFTGPUD_PATH, "--socket", socket_, "--ready-fd", "3"};
+  arguments.insert(arguments.end(), options.begin(), options.end());
+  auto [read_end, write_end] = Pipe();
+  program_ = std::make_unique<ChildProgram>(arguments, write_end.get());
+  write_end.Reset();
+  char byte = 0;
+  EXPECT_TRUE(WaitReadable(read_end.get(), Deadline::After(kPatience)));
+  EXPECT_EQ(read(read_end.get(), &byte, 1), 1) << "softgpud did not start";
+}
+
+// A daemon that a test has brought down shows here, and so do the reports of sanitizers.
+TestDaemon::~TestDaemon() {
+  program_->Kill(SIGTERM);
+  EXPECT_EQ(program_->Wait(), 0);
+}
+
+ConnectOptions TestDaemon::Options() const {
+  ConnectOptions options;
+  options.socket_path = socket_;
+  options.rpc_timeout = kPatience;
+  options.connect_timeout = kPatience;
+  return options;
+}
+
+std::unique_ptr<DeviceClient> TestDaemon::Connect(EventHandler* handler, bool observer) {
+  ConnectOptions options = Options();
+  options.observer = observer;
+  auto client = DeviceClient::Connect(options, handler);
+  EXPECT_TRUE(client.ok()) << client.status().ToString();
+  return client.ok() ? std::move(client).value() : nullptr;
+}
+
+void EventLog::Add(std::string text) {
+  std::lock_guard lock(mutex_);
+  events_.push_back(std::move(text));
+  changed_.notify_all();
+}
+
+void EventLog::OnDeviceFault(uint32_t device, const Fault& fault) {
+  Add("fault " + std::to_string(device) + " " + FaultText(fault));
+}
+
+void EventLog::OnCheckpointOp(const CheckpointEvent& event) {
+  {
+    std::lock_guard lock(mutex_);
+    checkpoint_ = event;
+  }
+  Add("checkpoint " + std::to_string(static_cast<int>(event.op)));
+}
+
+std::string EventLog::Next() {
+  std::unique_lock lock(mutex_);
+  if (!changed_.wait_for(lock, kPatience, [this] { return !events_.empty(); })) return "";
+  std::string text = std::move(events_.front());
+  events_.pop_front();
+  return text;
+}
+
+CheckpointEvent EventLog::checkpoint() {
+  std::lock_guard lock(mutex_);
+  return checkpoint_;
+}
+
+bool WithinASecond(const std::function<bool()>& condition) {
+  Deadline deadline = Deadline::After(std::chrono::seconds(1));
+  while (!condition()) {
+    if (deadline.Expired()) return false;
+    (void)poll(nullptr, 0, 1);
+  }
+  return true;
+}
+
+}  // namespace softgpu

@@ -1,0 +1,103 @@
+// For tests: programs under test as children, their output, and a softgpud on a socket of its own.
+#ifndef SOFTGPU_DEVICE_TEST_DAEMON_H_
+#define SOFTGPU_DEVICE_TEST_DAEMON_H_
+
+#include <sys/types.h>
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+#include "softgpu/device/client.h"
+
+namespace softgpu {
+
+// Long enough for a loaded machine under a sanitizer; nothing waits for it to pass unless it fails.
+inline constexpr stasis::Duration kPatience = std::chrono::seconds(30);
+
+// A child with pipes on its standard streams. Killed and reaped when destroyed.
+class ChildProgram {
+ public:
+  // `inherited`: a descriptor that the child gets as its number 3, or -1. `environment`: "NAME=value" on top
+  // of ours.
+  explicit ChildProgram(const std::vector<std::string>& arguments, int inherited = -1,
+                        const std::vector<std::string>& environment = {});
+  ~ChildProgram();
+  ChildProgram(const ChildProgram&) = delete;
+
+  pid_t pid() const { return pid_; }
+  // The next line of standard output without its end; empty at the end of output, or when patience ends.
+  std::string ReadLine();
+  void CloseInput() { input_.Reset(); }
+  void Kill(int signal);
+  // The exit code, or 128 + signal. Waits.
+  int Wait();
+  // Waits for the end of both streams, then for the program.
+  int Finish(std::string* output, std::string* error);
+
+ private:
+  pid_t pid_ = -1;
+  int exit_code_ = -1;
+  stasis::Fd input_, output_, error_;
+};
+
+// An empty folder for the life of the object.
+class TempFolder {
+ public:
+  TempFolder();
+  ~TempFolder();
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+class TestDaemon {
+ public:
+  explicit TestDaemon(const std::vector<std::string>& options = {});
+  ~TestDaemon();
+  const std::string& socket() const { return socket_; }
+  ChildProgram& program() { return *program_; }
+  ConnectOptions Options() const;
+  std::unique_ptr<DeviceClient> Connect(EventHandler* handler = nullptr, bool observer = false);
+
+ private:
+  TempFolder folder_;
+  std::string socket_;
+  std::unique_ptr<ChildProgram> program_;
+};
+
+// Keeps events until they are asked for.
+class EventLog final : public EventHandler {
+ public:
+  void OnSliceGranted(uint32_t device) override { Add("granted " + std::to_string(device)); }
+  void OnSliceRevoke(uint32_t device) override { Add("revoke " + std::to_string(device)); }
+  void OnDeviceFault(uint32_t device, const Fault& fault) override;
+  void OnCheckpointOp(const CheckpointEvent& event) override;
+  void OnDisconnected(const stasis::Status&) override { Add("disconnected"); }
+
+  // The next event in words; "" when patience ends.
+  std::string Next();
+  // What came last with an event "checkpoint ...".
+  CheckpointEvent checkpoint();
+
+ private:
+  void Add(std::string text);
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::string> events_;
+  CheckpointEvent checkpoint_;
+};
+
+// Whether `condition` comes true within a second, which is how fast the daemon must have given memory back.
+// For states that nobody announces.
+bool WithinASecond(const std::function<bool()>& condition);
+
+}  // namespace softgpu
+
+#endif  // SOFTGPU_DEVICE_TEST_DAEMON_H_
