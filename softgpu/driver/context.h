@@ -9,7 +9,6 @@
 #include <cuda.h>
 
 #include <atomic>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -71,6 +70,8 @@ class Context : public std::enable_shared_from_this<Context> {
   std::shared_ptr<Stream> CreateStream(Stream::Kind kind, int priority);
   // The handle is dead; work under way goes on.
   void ForgetStream(Stream* stream);
+  // The thread has ended; its stream goes, work under way goes on.
+  void ForgetThread(uint64_t thread);
   // Waits for all work of the context that was given so far. No capture rules, no printf.
   void Drain();
   // The synchronising call: Drain(), device printf, captures that forbid it. Returns the sticky error.
@@ -79,7 +80,7 @@ class Context : public std::enable_shared_from_this<Context> {
 
   // --- Captures of streams of this context.
   void AddCapture(std::shared_ptr<Capture> capture);
-  void RemoveCapture(Capture* capture);
+  void RemoveCapture(const Capture* capture);
   std::vector<std::shared_ptr<Capture>> captures() const;
 
   // --- Where work is done. Threads are made when first needed.
@@ -94,11 +95,14 @@ class Context : public std::enable_shared_from_this<Context> {
   CUfunc_cache cache_config = CU_FUNC_CACHE_PREFER_NONE;
   CUsharedconfig shared_config = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
 
-  // Ends all work and threads. With `cancel`, kernels are stopped where they are. Once.
-  void Close(bool cancel);
+  // Ends all work and threads. With `cancel`, kernels are stopped where they are, and a function of the
+  // program that does not return is left behind: false. Once.
+  bool Close(bool cancel);
 
  private:
   friend class Stream;
+  std::vector<OpPtr> PendingOfAll();
+  void OrphanLocked(Stream* stream);
 
   const CUcontext handle_;
   Device* const device_;
@@ -110,9 +114,13 @@ class Context : public std::enable_shared_from_this<Context> {
   mutable std::mutex order_mutex_;
   std::shared_ptr<Stream> legacy_;
   std::unordered_map<uint64_t, std::shared_ptr<Stream>>
-      per_thread_;                            // by thread number; guarded by order_mutex_
-  std::list<std::weak_ptr<Stream>> streams_;  // guarded by order_mutex_
-  std::vector<OpPtr> orphans_;                // tails of destroyed streams; guarded by order_mutex_
+      per_thread_;  // by thread number; guarded by order_mutex_
+  struct Orphan {
+    OpPtr tail;
+    bool blocking;
+  };
+  std::vector<Stream*> streams_;  // all but the legacy one; guarded by order_mutex_
+  std::vector<Orphan> orphans_;   // tails of destroyed streams; guarded by order_mutex_
 
   mutable std::mutex capture_mutex_;
   std::vector<std::shared_ptr<Capture>> captures_;

@@ -61,7 +61,13 @@ class Device {
 
   int ordinal() const { return ordinal_; }  // CUdevice
   uint32_t daemon_ordinal() const { return info_.ordinal; }
-  const DeviceInfo& info() const { return info_; }  // as it was at cuInit
+  const DeviceInfo& info() const { return info_; }  // as it was at cuInit, or at the last restore
+  // After a restore the process's device may be another one of the daemon, also of another daemon. No call is
+  // inside.
+  void Rebind(const DeviceInfo& info) {
+    info_ = info;
+    set_slow_factor(info.slow_factor);
+  }
   TimeSlice& slice() { return slice_; }
   // Threads that compute: SOFTGPU_SMS, or the SMs of the device as far as there are cores for them.
   unsigned workers() const { return workers_; }
@@ -83,7 +89,7 @@ class Device {
 
  private:
   const int ordinal_;
-  const DeviceInfo info_;
+  DeviceInfo info_;
   unsigned workers_ = 1;
   std::atomic<double> slow_factor_;
   TimeSlice slice_;

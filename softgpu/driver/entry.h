@@ -44,6 +44,15 @@ struct ThreadState {
 // The calling thread's; null only when memory is exhausted.
 ThreadState* CurrentThread();
 
+// Where the driver is in its life.
+enum class Phase : uint8_t {
+  kOpen,    // cuInit may be called, or was
+  kForked,  // in a child of a process that called cuInit: nothing works
+  kClosed,  // the process ends, or the library is unloaded
+};
+Phase CurrentPhase();
+void SetPhase(Phase phase);
+
 class Entry {
  public:
   explicit Entry(Need need = Need::kContext);

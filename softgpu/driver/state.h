@@ -10,6 +10,7 @@
 
 #include <cuda.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -21,6 +22,7 @@
 #include "softgpu/driver/context.h"
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/handle_table.h"
+#include "softgpu/driver/settings.h"
 
 namespace softgpu {
 
@@ -35,23 +37,13 @@ class Module;
 class Function;
 class UserObject;
 
-struct Settings {
-  std::string socket;            // SOFTGPU_SOCKET, empty = default
-  bool autostart = true;         // SOFTGPU_AUTOSTART
-  unsigned sms = 0;              // SOFTGPU_SMS, 0 = not given
-  bool log = true;               // SOFTGPU_LOG
-  bool launch_blocking = false;  // CUDA_LAUNCH_BLOCKING
-  bool has_visible = false;
-  std::string visible;  // CUDA_VISIBLE_DEVICES
-};
-
 class State final : public EventHandler {
  public:
   ~State() override;
 
   // cuInit: connects and finds the devices. CUDA_SUCCESS also when done before.
   static CUresult Initialize();
-  // Null before Initialize() has succeeded.
+  // Null before Initialize() has succeeded; never null again after that.
   static State* Get();
 
   const Settings& settings() const { return settings_; }
@@ -68,6 +60,7 @@ class State final : public EventHandler {
                          std::shared_ptr<Context>* out);
   // Takes the context out of service: work ended, objects freed, memory returned.
   void DestroyContext(const std::shared_ptr<Context>& context, bool cancel);
+  // Null when the handle is no live context.
   std::shared_ptr<Context> FindContext(CUcontext handle) const;
   std::vector<std::shared_ptr<Context>> Contexts() const;
 
@@ -98,14 +91,18 @@ class State final : public EventHandler {
   void OnCheckpointOp(const CheckpointEvent& event) override;
   void OnDisconnected(const stasis::Status& why) override;
 
-  // Ends everything: at exit, or when the library is unloaded.
+  // Ends everything: at exit, or when the library is unloaded. The phase is kClosed.
   void Shutdown();
+  // In the child after fork; async-signal-safe.
+  void AbandonAfterFork();
 
  private:
-  State() = default;
+  State();
   CUresult Start();
+  stasis::Status Connect(bool resumed);
   CUresult MakeDevices();
   Device* FindDaemonDevice(uint32_t daemon_ordinal) const;
+  void RemoveObjectsOf(const Context& context);
 
   Settings settings_;
   std::unique_ptr<DeviceClient> client_;
@@ -113,6 +110,9 @@ class State final : public EventHandler {
   std::unique_ptr<MemoryParts> memory_;
   mutable std::mutex mutex_;
   std::unordered_map<CUcontext, std::shared_ptr<Context>> contexts_;
+  // Contexts that are over. Objects that another thread still uses may point to them, so they stay; they are
+  // small.
+  std::vector<std::shared_ptr<Context>> over_;
   std::function<void(const CheckpointEvent&)> checkpoint_handler_;
   std::atomic<uint64_t> next_context_id_{1};
 };

@@ -46,28 +46,41 @@ class Stream {
 
   // Work outside of captures that also waits for `extra`; the Op that stands for its end.
   OpPtr Enqueue(ActionPtr action, const std::vector<OpPtr>& extra = {});
-  // An Op that ends when all work given so far has ended; null when there is none.
-  OpPtr Tail() const;
+  // The Ops that end when all work given so far has ended.
+  std::vector<OpPtr> Pending();
 
   // The capture the stream takes part in, or null.
   std::shared_ptr<Capture> capture() const;
   void SetCapture(std::shared_ptr<Capture> capture);
 
-  CUsynchronizationPolicy sync_policy = CU_SYNC_POLICY_AUTO;
+  // cuStreamSetAttribute and its like; hints that nothing here depends on.
+  struct Attributes {
+    CUaccessPolicyWindow access_policy{};
+    CUsynchronizationPolicy sync_policy = CU_SYNC_POLICY_AUTO;
+    CUlaunchMemSyncDomainMap mem_sync_map{0, 1};
+    CUlaunchMemSyncDomain mem_sync_domain = CU_LAUNCH_MEM_SYNC_DOMAIN_DEFAULT;
+  };
+  Attributes attributes() const;
+  void set_attributes(const Attributes& attributes);
 
  private:
   friend class Context;
+  // What new work of the stream must wait for. Needs the order lock.
+  std::vector<OpPtr> PendingLocked();
   // Attaches `op` behind the stream's work. Needs the order lock.
   void AttachLocked(const OpPtr& op);
+  // For calls that wait: refused while the stream captures, or would have to wait for one that does.
+  CUresult CheckSynchronous();
+  OpPtr EnqueueOp(const OpPtr& op, const std::vector<OpPtr>& extra);
 
   Context* const context_;
   const Kind kind_;
   const int priority_;
   const uint64_t id_;
-  OpPtr tail_;                        // guarded by the context's order lock
-  mutable std::mutex capture_mutex_;  // a leaf
+  OpPtr tail_;                // guarded by the context's order lock
+  mutable std::mutex mutex_;  // a leaf; guards the rest
   std::shared_ptr<Capture> capture_;
-  CUaccessPolicyWindow access_policy_{};
+  Attributes attributes_;
 };
 
 // The stream a handle means in the call under way: CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, a handle, or 0 =

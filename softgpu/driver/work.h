@@ -72,6 +72,8 @@ class Op final : public std::enable_shared_from_this<Op> {
   void Wait() const;
   // Of an Op made by CreateForCaller, after Seal(): waits, works, and returns what the action returned.
   CUresult RunHere();
+  // Called by the worker that was given the Op.
+  void RunOnWorker();
   int priority() const { return priority_; }
   Context* context() const { return context_; }
 

@@ -1,0 +1,161 @@
+#include "softgpu/driver/entry.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <new>
+
+#include "softgpu/driver/context.h"
+#include "softgpu/driver/state.h"
+
+namespace softgpu {
+
+namespace {
+
+std::atomic<Phase> phase{Phase::kOpen};
+
+// Thread states hang on a pthread key instead of a thread_local object: its destructor can be taken back when
+// the library is unloaded.
+pthread_once_t key_once = PTHREAD_ONCE_INIT;
+pthread_key_t key;
+std::atomic<bool> key_made{false};
+// All thread states, so that those of threads that live on can be freed at the end. Never destroyed.
+struct ThreadList {
+  std::mutex mutex;
+  std::vector<ThreadState*> threads;
+};
+ThreadList& Threads() {
+  static ThreadList* list = new ThreadList;
+  return *list;
+}
+
+void ThreadEnded(void* value) {
+  auto* thread = static_cast<ThreadState*>(value);
+  State* state = CurrentPhase() == Phase::kOpen ? State::Get() : nullptr;
+  if (state != nullptr) {
+    for (const std::shared_ptr<Context>& context : state->Contexts()) context->ForgetThread(thread->number);
+  }
+  if (CurrentPhase() == Phase::kForked) return;  // another thread of the parent may have held the lock
+  {
+    std::lock_guard lock(Threads().mutex);
+    std::erase(Threads().threads, thread);
+  }
+  delete thread;
+}
+
+void ForkChild() {
+  State* state = State::Get();
+  if (state == nullptr) return;
+  SetPhase(Phase::kForked);
+  state->AbandonAfterFork();
+}
+
+void MakeKey() {
+  if (pthread_key_create(&key, ThreadEnded) != 0) return;
+  pthread_atfork(nullptr, nullptr, ForkChild);
+  key_made.store(true, std::memory_order_release);
+}
+
+// When the process exits, or dlclose() unloads the library.
+__attribute__((destructor)) void Unload() {
+  if (CurrentPhase() == Phase::kForked) return;
+  SetPhase(Phase::kClosed);
+  CallGate().Open();
+  if (State* state = State::Get()) state->Shutdown();
+  if (!key_made.load(std::memory_order_acquire)) return;
+  pthread_key_delete(key);
+  std::lock_guard lock(Threads().mutex);
+  for (ThreadState* thread : Threads().threads) delete thread;
+  Threads().threads.clear();
+}
+
+}  // namespace
+
+Phase CurrentPhase() { return phase.load(std::memory_order_acquire); }
+void SetPhase(Phase to) { phase.store(to, std::memory_order_release); }
+
+ThreadState* CurrentThread() {
+  pthread_once(&key_once, MakeKey);
+  if (!key_made.load(std::memory_order_acquire)) return nullptr;
+  auto* thread = static_cast<ThreadState*>(pthread_getspecific(key));
+  if (thread != nullptr || CurrentPhase() != Phase::kOpen) return thread;
+  static std::atomic<uint64_t> next_number{1};
+  thread = new (std::nothrow) ThreadState;
+  if (thread == nullptr) return nullptr;
+  thread->number = next_number.fetch_add(1, std::memory_order_relaxed);
+  pthread_setspecific(key, thread);
+  std::lock_guard lock(Threads().mutex);
+  Threads().threads.push_back(thread);
+  return thread;
+}
+
+Gate& CallGate() {
+  static Gate* gate = new Gate;
+  return *gate;
+}
+
+void Gate::Enter() {
+  for (;;) {
+    inside_.fetch_add(1);
+    if (!closed_.load()) return;
+    Leave();
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !closed_.load(); });
+  }
+}
+
+void Gate::Leave() {
+  if (inside_.fetch_sub(1) == 0 || !closed_.load()) return;
+  std::lock_guard lock(mutex_);
+  changed_.notify_all();
+}
+
+bool Gate::Close(const stasis::Deadline& deadline, int mine) {
+  std::unique_lock lock(mutex_);
+  closed_.store(true);
+  auto empty = [this, mine] { return inside_.load() <= mine; };
+  bool closed = true;
+  if (deadline.never()) {
+    changed_.wait(lock, empty);
+  } else {
+    closed = changed_.wait_for(lock, deadline.Remaining(), empty);
+  }
+  if (!closed) {
+    closed_.store(false);
+    changed_.notify_all();
+  }
+  return closed;
+}
+
+void Gate::Open() {
+  std::lock_guard lock(mutex_);
+  closed_.store(false);
+  changed_.notify_all();
+}
+
+Entry::Entry(Need need) : result_(Admit(need)) {}
+
+Entry::~Entry() {
+  if (!inside_) return;
+  if (--thread_->depth == 0) CallGate().Leave();
+}
+
+CUresult Entry::Admit(Need need) {
+  if (CurrentPhase() == Phase::kForked) return CUDA_ERROR_NOT_INITIALIZED;
+  if (CurrentPhase() == Phase::kClosed) return CUDA_ERROR_DEINITIALIZED;
+  state_ = State::Get();
+  if (state_ == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  thread_ = CurrentThread();
+  if (thread_ == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (thread_->in_callback) return CUDA_ERROR_NOT_PERMITTED;
+  if (thread_->depth++ == 0) CallGate().Enter();
+  inside_ = true;
+  if (CurrentPhase() != Phase::kOpen) return CUDA_ERROR_DEINITIALIZED;
+  if (need == Need::kInit) return CUDA_SUCCESS;
+  if (thread_->stack.empty()) return CUDA_ERROR_INVALID_CONTEXT;
+  context_ = state_->FindContext(thread_->stack.back());
+  if (context_ == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  return need == Need::kContext ? context_->error() : CUDA_SUCCESS;
+}
+
+}  // namespace softgpu

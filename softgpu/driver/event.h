@@ -1,0 +1,80 @@
+// Events: a point in the work of a stream.
+#ifndef SOFTGPU_DRIVER_EVENT_H_
+#define SOFTGPU_DRIVER_EVENT_H_
+
+#include <cuda.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "softgpu/driver/work.h"
+
+namespace softgpu {
+
+class Capture;
+class Context;
+class Node;
+class Stream;
+
+class Event : public std::enable_shared_from_this<Event> {
+ public:
+  // One recording. `ended_ns` is the device's time (CLOCK_MONOTONIC) when all earlier work had ended.
+  struct Record {
+    OpPtr op;
+    std::atomic<int64_t> ended_ns{0};
+  };
+
+  Event(Context* context, unsigned flags) : context_(context), flags_(flags) {}
+
+  Context& context() const { return *context_; }
+  unsigned flags() const { return flags_; }
+  bool timed() const { return (flags_ & CU_EVENT_DISABLE_TIMING) == 0; }
+
+  // Both follow the capture that the stream is part of. INVALID_HANDLE when the stream is of another context.
+  CUresult RecordIn(Stream& stream, bool external);
+  CUresult MakeWait(Stream& stream, bool external);
+  // NOT_READY while the recorded work goes on; SUCCESS when nothing was recorded.
+  CUresult Query() const;
+  CUresult Synchronize() const;
+  // Milliseconds from `start` to `end`.
+  static CUresult Elapsed(const Event& start, const Event& end, float* milliseconds);
+
+  // The work that the event stands for now; null when none was recorded.
+  std::shared_ptr<Record> record() const;
+  void set_record(std::shared_ptr<Record> record);
+
+ private:
+  CUresult CapturedState() const;
+
+  Context* const context_;
+  const unsigned flags_;
+  mutable std::mutex mutex_;  // a leaf
+  std::shared_ptr<Record> record_;
+  // Set when the latest recording was made in a capture.
+  std::shared_ptr<Capture> capture_;
+  std::vector<Node*> captured_;
+};
+
+// Records `event` each time it runs (graph nodes); the event keeps living until then.
+class EventRecordAction final : public Action {
+ public:
+  explicit EventRecordAction(std::shared_ptr<Event> event)
+      : Action(CU_GRAPH_NODE_TYPE_EVENT_RECORD, Runs::kInline), event(std::move(event)) {}
+  const std::shared_ptr<Event> event;
+};
+
+class EventWaitAction final : public Action {
+ public:
+  explicit EventWaitAction(std::shared_ptr<Event> event)
+      : Action(CU_GRAPH_NODE_TYPE_WAIT_EVENT, Runs::kInline), event(std::move(event)) {}
+  const std::shared_ptr<Event> event;
+};
+
+// Stamps a recording.
+ActionPtr StampAction(std::shared_ptr<Event::Record> record);
+
+}  // namespace softgpu
+
+#endif  // SOFTGPU_DRIVER_EVENT_H_
