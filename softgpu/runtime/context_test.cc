@@ -4,6 +4,10 @@
 
 #include "softgpu/runtime/runtime_fixture.h"
 
+extern "C" cudaError_t cudaGetDriverEntryPointByVersion_ptsz(const char*, void**, unsigned,
+                                                             unsigned long long,
+                                                             cudaDriverEntryPointQueryResult*);
+
 namespace softgpu::runtime::testing {
 namespace {
 
@@ -107,6 +111,9 @@ TEST_F(ContextTest, EntryPointsAreLookedUpInTheDriver) {
   EXPECT_NE(address, nullptr);
   EXPECT_EQ(status, cudaDriverEntryPointSuccess);
   EXPECT_EQ(Args("cuGetProcAddress_v2"), (std::vector<uint64_t>{12030, CU_GET_PROC_ADDRESS_LEGACY_STREAM}));
+  EXPECT_EQ(cudaGetDriverEntryPointByVersion_ptsz("cuInit", &address, 12030, cudaEnableDefault, nullptr),
+            cudaSuccess);
+  EXPECT_EQ(Args("cuGetProcAddress_v2")[1], uint64_t{CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM});
   EXPECT_EQ(cudaGetDriverEntryPointByVersion("cuNone", &address, 12030, cudaEnableDefault, &status),
             cudaSuccess);
   EXPECT_EQ(address, nullptr);

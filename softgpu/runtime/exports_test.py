@@ -6,6 +6,7 @@ import unittest
 
 LIBRARY = os.environ["CUDART_LIBRARY"]
 EXPORTS = os.environ["CUDART_EXPORTS"]
+DRIVER_EXPORTS = os.environ["DRIVER_EXPORTS"]
 INCLUDE = os.environ["CUDA_INCLUDE"]
 NODE = "libcudart.so.13"
 
@@ -34,6 +35,14 @@ class ExportsTest(unittest.TestCase):
         self.assertGreater(len(declared), 250)
         exported = {name.split("@")[0] for _, name in dynamic_symbols()}
         self.assertEqual(declared - exported, set())
+
+    def test_every_driver_function_used_is_public(self):
+        with open(LIBRARY, "rb") as file:
+            used = {name.decode() for name in re.findall(rb"\0(cu[A-Z]\w+)(?=\0)", file.read())}
+        with open(DRIVER_EXPORTS) as file:
+            public = set(file.read().split())
+        self.assertGreater(len(used), 250)
+        self.assertEqual(used - public, set())
 
     def test_name_and_dependencies(self):
         out = output_of("readelf", "-d", LIBRARY)

@@ -36,7 +36,7 @@ set_tests_properties(softgpu_cudart_no_driver_test PROPERTIES
 add_test(NAME softgpu_cudart_exports_test
   COMMAND Python3::Interpreter -B ${CMAKE_CURRENT_SOURCE_DIR}/exports_test.py)
 set_tests_properties(softgpu_cudart_exports_test PROPERTIES TIMEOUT 60 LABELS unit ENVIRONMENT
-  "CUDART_LIBRARY=$<TARGET_FILE:softgpu_cudart>;CUDART_EXPORTS=${CMAKE_CURRENT_SOURCE_DIR}/exports.list;CUDA_INCLUDE=${STASIS_CUDA_INCLUDE}")
+  "CUDART_LIBRARY=$<TARGET_FILE:softgpu_cudart>;CUDART_EXPORTS=${CMAKE_CURRENT_SOURCE_DIR}/exports.list;DRIVER_EXPORTS=${CMAKE_CURRENT_SOURCE_DIR}/../driver/exports.list;CUDA_INCLUDE=${STASIS_CUDA_INCLUDE}")
 
 # A sanitized library does not load into a program that nvcc built without the sanitizer.
 if(NOT (STASIS_ASAN OR STASIS_TSAN OR STASIS_FUZZ))
