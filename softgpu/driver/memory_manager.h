@@ -41,6 +41,9 @@ struct SavedMemory {
 // The CUDA error that fits a failure of the daemon or the system.
 CUresult MemoryError(const stasis::Status& status);
 
+// SUCCESS, or the documented error of cuMemCreate and cuMemPoolCreate for what cannot be allocated.
+CUresult CheckAllocationProp(const CUmemAllocationProp& prop, int devices);
+
 class MemoryManager {
  public:
   // `client` may be null and be set later; `devices` is their number.
