@@ -1,5 +1,6 @@
 // Attributes, names, parameters and occupancy of kernels.
 #include "softgpu/runtime/api.h"
+#include "softgpu/runtime/launch_config.h"
 #include "softgpu/runtime/registry.h"
 
 namespace softgpu::runtime {
@@ -60,21 +61,6 @@ cudaError_t ReadAttributes(const Subject& subject, cudaFuncAttributes* out) {
   };
   for (const auto& field : fields) RT_TRY(Attribute(subject, field.attribute, field.field));
   return cudaSuccess;
-}
-
-CUlaunchConfig ClusterConfig(const cudaLaunchConfig_t& config) {
-  CUlaunchConfig out{};
-  out.gridDimX = config.gridDim.x;
-  out.gridDimY = config.gridDim.y;
-  out.gridDimZ = config.gridDim.z;
-  out.blockDimX = config.blockDim.x;
-  out.blockDimY = config.blockDim.y;
-  out.blockDimZ = config.blockDim.z;
-  out.sharedMemBytes = static_cast<unsigned>(config.dynamicSmemBytes);
-  out.hStream = config.stream;
-  out.attrs = reinterpret_cast<CUlaunchAttribute*>(config.attrs);
-  out.numAttrs = config.numAttrs;
-  return out;
 }
 
 }  // namespace
@@ -157,7 +143,8 @@ RT_API cudaError_t cudaOccupancyMaxPotentialClusterSize(int* size, const void* f
     if (config == nullptr) return cudaErrorInvalidValue;
     CUfunction function = nullptr;
     RT_TRY(ResolveFunction(func, &function));
-    const CUlaunchConfig driver_config = ClusterConfig(*config);
+    CUlaunchConfig driver_config;
+    RT_TRY(ToDriver(*config, &driver_config));
     return CU(cuOccupancyMaxPotentialClusterSize)(size, function, &driver_config);
   });
 }
@@ -168,7 +155,8 @@ RT_API cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, const void* fun
     if (config == nullptr) return cudaErrorInvalidValue;
     CUfunction function = nullptr;
     RT_TRY(ResolveFunction(func, &function));
-    const CUlaunchConfig driver_config = ClusterConfig(*config);
+    CUlaunchConfig driver_config;
+    RT_TRY(ToDriver(*config, &driver_config));
     return CU(cuOccupancyMaxActiveClusters)(clusters, function, &driver_config);
   });
 }

@@ -39,27 +39,17 @@ cudaKernelNodeParams KernelFromDriver(const CUDA_KERNEL_NODE_PARAMS& in) {
   return out;
 }
 
-// Address of `count` bytes of a device variable.
-cudaError_t SymbolAddress(const void* symbol, size_t offset, size_t count, void** address) {
-  CUdeviceptr base = 0;
-  size_t size = 0;
-  RT_TRY(ResolveSymbol(symbol, &base, &size));
-  if (offset > size || count > size - offset) return cudaErrorInvalidValue;
-  *address = reinterpret_cast<void*>(base + offset);
-  return cudaSuccess;
-}
-
 cudaError_t CopyToSymbol(const void* symbol, const void* src, size_t count, size_t offset,
                          cudaMemcpyKind kind, CUDA_MEMCPY3D* copy) {
   void* dst = nullptr;
-  RT_TRY(SymbolAddress(symbol, offset, count, &dst));
+  RT_TRY(ResolveSymbolRange(symbol, offset, count, &dst));
   return LinearCopy(dst, src, count, kind, copy);
 }
 
 cudaError_t CopyFromSymbol(void* dst, const void* symbol, size_t count, size_t offset, cudaMemcpyKind kind,
                            CUDA_MEMCPY3D* copy) {
   void* src = nullptr;
-  RT_TRY(SymbolAddress(symbol, offset, count, &src));
+  RT_TRY(ResolveSymbolRange(symbol, offset, count, &src));
   return LinearCopy(dst, src, count, kind, copy);
 }
 

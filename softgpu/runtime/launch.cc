@@ -2,6 +2,7 @@
 #include <climits>
 
 #include "softgpu/runtime/api.h"
+#include "softgpu/runtime/launch_config.h"
 #include "softgpu/runtime/registry.h"
 
 #ifdef CUDA_API_PER_THREAD_DEFAULT_STREAM
@@ -60,22 +61,10 @@ cudaError_t LaunchCooperative(CUkernel kernel, dim3 grid, dim3 block, void** arg
                 grid, block);
 }
 
-static_assert(sizeof(cudaLaunchAttribute) == sizeof(CUlaunchAttribute));
-
 cudaError_t LaunchEx(CUkernel kernel, const cudaLaunchConfig_t& config, void** args) {
-  if (config.dynamicSmemBytes > UINT_MAX) return cudaErrorInvalidValue;
+  CUlaunchConfig driver_config;
+  RT_TRY(ToDriver(config, &driver_config));
   FillManaged();
-  CUlaunchConfig driver_config{};
-  driver_config.gridDimX = config.gridDim.x;
-  driver_config.gridDimY = config.gridDim.y;
-  driver_config.gridDimZ = config.gridDim.z;
-  driver_config.blockDimX = config.blockDim.x;
-  driver_config.blockDimY = config.blockDim.y;
-  driver_config.blockDimZ = config.blockDim.z;
-  driver_config.sharedMemBytes = static_cast<unsigned>(config.dynamicSmemBytes);
-  driver_config.hStream = config.stream;
-  driver_config.attrs = reinterpret_cast<CUlaunchAttribute*>(config.attrs);
-  driver_config.numAttrs = config.numAttrs;
   return Refine(CU(cuLaunchKernelEx)(&driver_config, AsFunction(kernel), args, nullptr), config.gridDim,
                 config.blockDim);
 }

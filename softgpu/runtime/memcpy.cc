@@ -38,16 +38,6 @@ cudaError_t CopyAsync(void* dst, const void* src, size_t count, cudaMemcpyKind k
   return cudaErrorInvalidMemcpyDirection;
 }
 
-// The bytes [offset, offset + count) of a device variable.
-cudaError_t SymbolRange(const void* symbol, size_t offset, size_t count, void** address) {
-  CUdeviceptr base = 0;
-  size_t size = 0;
-  RT_TRY(ResolveSymbol(symbol, &base, &size));
-  if (offset > size || count > size - offset) return cudaErrorInvalidValue;
-  *address = reinterpret_cast<void*>(base + offset);
-  return cudaSuccess;
-}
-
 cudaError_t CheckToSymbol(cudaMemcpyKind kind) {
   const bool fits =
       kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice || kind == cudaMemcpyDefault;
@@ -151,7 +141,7 @@ RT_API cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* src, size_
   return WithContext([&] {
     void* dst = nullptr;
     RT_TRY(CheckToSymbol(kind));
-    RT_TRY(SymbolRange(symbol, offset, count, &dst));
+    RT_TRY(ResolveSymbolRange(symbol, offset, count, &dst));
     return Copy(dst, src, count, kind);
   });
 }
@@ -161,7 +151,7 @@ RT_API cudaError_t cudaMemcpyFromSymbol(void* dst, const void* symbol, size_t co
   return WithContext([&] {
     void* src = nullptr;
     RT_TRY(CheckFromSymbol(kind));
-    RT_TRY(SymbolRange(symbol, offset, count, &src));
+    RT_TRY(ResolveSymbolRange(symbol, offset, count, &src));
     return Copy(dst, src, count, kind);
   });
 }
@@ -171,7 +161,7 @@ RT_API cudaError_t cudaMemcpyToSymbolAsync(const void* symbol, const void* src, 
   return WithContext([&] {
     void* dst = nullptr;
     RT_TRY(CheckToSymbol(kind));
-    RT_TRY(SymbolRange(symbol, offset, count, &dst));
+    RT_TRY(ResolveSymbolRange(symbol, offset, count, &dst));
     return CopyAsync(dst, src, count, kind, stream);
   });
 }
@@ -181,7 +171,7 @@ RT_API cudaError_t cudaMemcpyFromSymbolAsync(void* dst, const void* symbol, size
   return WithContext([&] {
     void* src = nullptr;
     RT_TRY(CheckFromSymbol(kind));
-    RT_TRY(SymbolRange(symbol, offset, count, &src));
+    RT_TRY(ResolveSymbolRange(symbol, offset, count, &src));
     return CopyAsync(dst, src, count, kind, stream);
   });
 }

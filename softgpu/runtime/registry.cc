@@ -204,6 +204,15 @@ cudaError_t ResolveSymbol(const void* symbol, CUdeviceptr* address, size_t* size
   return error == cudaErrorSymbolNotFound ? cudaErrorInvalidSymbol : error;
 }
 
+cudaError_t ResolveSymbolRange(const void* symbol, size_t offset, size_t count, void** address) {
+  CUdeviceptr base = 0;
+  size_t size = 0;
+  RT_TRY(ResolveSymbol(symbol, &base, &size));
+  if (offset > size || count > size - offset) return cudaErrorInvalidValue;
+  *address = reinterpret_cast<void*>(base + offset);
+  return cudaSuccess;
+}
+
 void InvalidateManaged() { g_managed_wanted.fetch_add(1, std::memory_order_acq_rel); }
 
 void FillManaged() {

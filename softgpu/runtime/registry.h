@@ -60,6 +60,10 @@ void* StubOf(CUkernel kernel, CUfunction function);
 // registered, or not part of the image that was loaded.
 cudaError_t ResolveSymbol(const void* symbol, CUdeviceptr* address, size_t* size);
 
+// Address of the bytes [offset, offset + count) of a device variable; cudaErrorInvalidValue if it is not that
+// large.
+cudaError_t ResolveSymbolRange(const void* symbol, size_t offset, size_t count, void** address);
+
 // Stores the addresses of managed variables where host code looks for them; needs a current context. Cheap
 // when there is nothing to do. A module that does not load keeps its own variables empty; using it tells why.
 void FillManaged();
