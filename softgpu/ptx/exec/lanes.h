@@ -22,13 +22,15 @@ inline constexpr uint32_t kAllLanes = 0xffffffffu;
 
 // d = f(a, b, c); unused sources are null.
 using LaneFn = void (*)(void* d, const void* a, const void* b, const void* c, uint32_t mask);
+// As LaneFn with a fourth source (bfi).
+using Lane4Fn = void (*)(void* d, const void* a, const void* b, const void* c, const void* e, uint32_t mask);
 // The comparison's outcome for all 32 lanes (bits of inactive lanes are arbitrary).
 using CompareFn = uint32_t (*)(const void* a, const void* b);
 // d = pred ? a : b.
 using SelectFn = void (*)(void* d, const void* a, const void* b, uint32_t pred, uint32_t mask);
 // Extended precision: reads and, for `.cc`, writes the condition-code carry bits of the lanes of mask in *carry.
 using CarryFn = void (*)(void* d, const void* a, const void* b, const void* c, uint32_t mask, uint32_t* carry);
-// As LaneFn, and a predicate result: e.g. add with overflow; unused today by nvcc's output except for testp.
+// A property of the 32 lanes of one row: testp.
 using TestFn = uint32_t (*)(const void* a);
 
 // Bytes a lane of a register of this type takes in a row: 2, 4, 8 or 16.
@@ -39,6 +41,7 @@ unsigned LaneBytes(ptx::Type type);
 struct AluOp {
   enum class Shape : uint8_t {
     kLane,     // lane(d, a, b, c, mask)
+    kLane4,    // lane4(d, a, b, c, e, mask): bfi
     kCompare,  // compare(a, b): setp without its boolean combination; the caller does .and/.or/.xor and p|q
     kSelect,   // select(d, a, b, pred, mask): selp; slct is kLane
     kCarry,    // carry(d, a, b, c, mask, &cc): add.cc sub.cc addc subc mad.cc madc
@@ -47,6 +50,7 @@ struct AluOp {
   Shape shape = Shape::kLane;
   union {
     LaneFn lane;
+    Lane4Fn lane4;
     CompareFn compare;
     SelectFn select;
     CarryFn carry;
@@ -54,7 +58,7 @@ struct AluOp {
   };
   uint8_t sources = 0;              // how many row sources (selp: 2, its predicate not counted)
   ptx::Type dest_type;              // type of the destination row (kPred for compare and test)
-  ptx::Type source_type[3];         // type each source row is read as, also how its immediate is encoded
+  ptx::Type source_type[4];         // type each source row is read as, also how its immediate is encoded
 };
 
 // Finds the implementation of an ALU instruction: add sub mul mad fma div rem min max abs neg sad dp2a dp4a mul24
