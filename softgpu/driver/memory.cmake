@@ -1,16 +1,27 @@
 # The memory half of the driver; paths are relative to softgpu/driver.
 set(SOFTGPU_DRIVER_MEMORY_SOURCES
   array.cc
+  array_entry.cc
+  memory_actions.cc
   memory_context.cc
   memory_copy.cc
+  memory_copy_entry.cc
   memory_host.cc
   memory_image.cc
   memory_managed.cc
+  memory_managed_entry.cc
+  memory_parts.cc
   memory_physical.cc
   memory_plain.cc
+  memory_plain_entry.cc
+  memory_pointer_entry.cc
   memory_query.cc
+  memory_set_entry.cc
   memory_space.cc
   memory_suballoc.cc
   memory_vmm.cc
+  memory_vmm_entry.cc
   pool.cc
-  texture.cc)
+  pool_entry.cc
+  texture.cc
+  texture_entry.cc)

@@ -142,9 +142,7 @@ class Pacer {
   uint64_t done_ = 0;
 };
 
-bool Cancelled(const CopyPace& pace) {
-  return pace.cancel != nullptr && pace.cancel->load(std::memory_order_relaxed);
-}
+bool Cancelled(const CopyPace& pace) { return pace.cancelled && pace.cancelled(); }
 
 // The memory that the driver knew when the job was made is still there.
 bool StillThere(const MemoryManager& memory, const CopySide& side, const Box& box) {

@@ -9,8 +9,8 @@
 
 #include <cuda.h>
 
-#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "softgpu/driver/array.h"
@@ -61,7 +61,7 @@ CUresult StageSource(CopyJob* job);
 // soon after *cancel was set (may be null).
 struct CopyPace {
   double gbps = 0;
-  const std::atomic<bool>* cancel = nullptr;
+  std::function<bool()> cancelled;
 };
 // CUDA_ERROR_ILLEGAL_ADDRESS when memory has vanished since the job was resolved; LAUNCH_FAILED when
 // cancelled.

@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "softgpu/driver/array.h"
 #include "softgpu/driver/memory_manager.h"
+#include "softgpu/driver/pool.h"
 #include "softgpu/driver/texture.h"
 
 namespace softgpu {
@@ -24,16 +25,23 @@ class MemoryParts {
   void ContextCreated(Context& context);
   // Its work has ended and its threads are gone: forget and free all that it owns.
   void ContextDestroyed(Context& context);
+  // A stream, event or context was synchronised with: pools give back what is above their thresholds.
+  void Synchronized();
+  // The state was connected again, perhaps to other devices.
+  void Reconnected(State& state);
 
   MemoryManager& manager() { return *manager_; }
   ArrayTable& arrays() { return *arrays_; }
   TextureTable& textures() { return *textures_; }
+  PoolTable& pools() { return *pools_; }
 
  private:
   MemoryParts() = default;
+  // In this order: the later ones refer to the earlier ones.
   std::unique_ptr<MemoryManager> manager_;
   std::unique_ptr<ArrayTable> arrays_;
   std::unique_ptr<TextureTable> textures_;
+  std::unique_ptr<PoolTable> pools_;
 };
 
 }  // namespace softgpu
