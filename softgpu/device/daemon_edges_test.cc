@@ -135,6 +135,18 @@ TEST(OptionsTest, KilledDaemonCanBeReplaced) {
 
 // ---- hostile clients
 
+// The daemon closed it: reading ends, within patience.
+bool Dropped(const Fd& socket) {
+  char buffer[65536];
+  for (;;) {
+    pollfd wait{socket.get(), POLLIN, 0};
+    if (poll(&wait, 1, Deadline::After(kPatience).PollTimeout()) <= 0) return false;
+    ssize_t got = recv(socket.get(), buffer, sizeof buffer, MSG_DONTWAIT);
+    if (got == 0 || (got < 0 && errno == ECONNRESET)) return true;
+    if (got < 0 && errno != EAGAIN) return false;
+  }
+}
+
 class HostileTest : public ::testing::Test {
  protected:
   HostileTest() : daemon_({"--memory", "64MiB"}) { good_ = daemon_.Connect(); }
@@ -155,17 +167,6 @@ class HostileTest : public ::testing::Test {
             .ok());
     EXPECT_TRUE(stasis::ReceiveMessage(socket.get(), decoder, deadline).ok());
     return socket;
-  }
-  // The daemon closed it: reading ends, within patience.
-  static bool Dropped(const Fd& socket) {
-    char buffer[65536];
-    for (;;) {
-      pollfd wait{socket.get(), POLLIN, 0};
-      if (poll(&wait, 1, Deadline::After(kPatience).PollTimeout()) <= 0) return false;
-      ssize_t got = recv(socket.get(), buffer, sizeof buffer, MSG_DONTWAIT);
-      if (got == 0 || (got < 0 && errno == ECONNRESET)) return true;
-      if (got < 0 && errno != EAGAIN) return false;
-    }
   }
 
   TestDaemon daemon_;
@@ -257,6 +258,8 @@ TEST(DescriptorsTest, RunningOutRefusesSomeAndRecovers) {
   for (int i = 0; i < 100; i++) {
     crowd.push_back(stasis::ConnectUnix(socket, Deadline::After(kPatience)).value());
   }
+  // They are accepted in order, so when the last one has been refused there is no descriptor left.
+  ASSERT_TRUE(Dropped(crowd.back()));
   Status full = (*client)->MemCreate(0, kMemoryGranularity).status();
   EXPECT_EQ(full.code(), StatusCode::kResourceExhausted) << full.ToString();
   EXPECT_EQ((*client)->MemInfo(0)->free_bytes, (*client)->MemInfo(0)->total_bytes);
