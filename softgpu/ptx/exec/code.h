@@ -61,6 +61,7 @@ struct Inst {
   Handler fn;
   union {
     LaneFn lane;
+    Lane4Fn lane4;
     CompareFn compare;
     SelectFn select;
     CarryFn carry;

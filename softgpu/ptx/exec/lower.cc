@@ -270,7 +270,7 @@ Status FunctionLowering::LowerAlu(const Instruction& i) {
 Status FunctionLowering::LowerAluShape(const Instruction& i, const AluOp& op) {
   using Shape = AluOp::Shape;
   if (op.shape == Shape::kCompare || op.shape == Shape::kTest) return LowerCompare(i, op);
-  Ref sources[3] = {0, 0, 0};
+  Ref sources[4] = {0, 0, 0, 0};
   for (unsigned s = 0; s < op.sources; ++s) {
     ASSIGN_OR_RETURN(sources[s], Source(i.operands[1 + s], op.source_type[s]));
   }
@@ -279,13 +279,14 @@ Status FunctionLowering::LowerAluShape(const Instruction& i, const AluOp& op) {
     ASSIGN_OR_RETURN(pred, PredicateOperand(i.operands[1 + op.sources]));
   }
   ASSIGN_OR_RETURN(VReg dest, Dest(i.operands[0], LaneBytes(op.dest_type)));
-  static constexpr Handler kLaneHandlers[] = {&OpLane0, &OpLane1, &OpLane2, &OpLane3};
+  static constexpr Handler kLaneHandlers[] = {&OpLane0, &OpLane1, &OpLane2, &OpLane3, &OpLane4};
   Handler fn = op.shape == Shape::kSelect  ? &OpSelect
                : op.shape == Shape::kCarry ? &OpCarry
                                            : kLaneHandlers[op.sources];
   Draft& d = Emit(fn);
   static constexpr Field kFields[] = {Field::kA, Field::kB, Field::kC};
-  for (unsigned s = 0; s < op.sources; ++s) Use(d, kFields[s], sources[s]);
+  for (unsigned s = 0; s < op.sources && s < 3; ++s) Use(d, kFields[s], sources[s]);
+  if (op.shape == Shape::kLane4) Use(d, Field::kRefs, sources[3]);
   if (op.shape == Shape::kSelect) {
     d.inst.select = op.select;
     d.inst.y = i.operands[1 + op.sources].negated;
@@ -295,6 +296,8 @@ Status FunctionLowering::LowerAluShape(const Instruction& i, const AluOp& op) {
     VReg carry = Carry();
     UsePred(d, Field::kP, carry);
     DefPred(d, Field::kP, carry);
+  } else if (op.shape == Shape::kLane4) {
+    d.inst.lane4 = op.lane4;
   } else {
     d.inst.lane = op.lane;
   }

@@ -14,6 +14,7 @@ const Inst* OpLane0(Warp& w, const Inst* i);
 const Inst* OpLane1(Warp& w, const Inst* i);
 const Inst* OpLane2(Warp& w, const Inst* i);
 const Inst* OpLane3(Warp& w, const Inst* i);
+const Inst* OpLane4(Warp& w, const Inst* i);
 // compare(a, b) or test(a) into predicate p (and its complement into q), combined with predicate imm by x.
 enum Combine : uint8_t { kNoCombine, kAnd, kOr, kXor };
 inline constexpr uint8_t kNegateCombined = 1;  // y: the third operand is negated

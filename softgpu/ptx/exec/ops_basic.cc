@@ -107,6 +107,11 @@ const Inst* OpLane3(Warp& w, const Inst* i) {
   return i + 1;
 }
 
+const Inst* OpLane4(Warp& w, const Inst* i) {
+  i->lane4(w.Row(i->d), w.Row(i->a), w.Row(i->b), w.Row(i->c), w.Row(i->refs[0]), w.mask);
+  return i + 1;
+}
+
 const Inst* OpCompare(Warp& w, const Inst* i) {
   uint32_t complement, value = Combined(w, i, i->compare(w.Row(i->a), w.Row(i->b)), &complement);
   SetPredicate(w, i->p, value);
