@@ -185,8 +185,10 @@ bool Resolve(const AluKey& key, Isa isa, AluOp* op) {
   };
   static constexpr Variant kVariants[] = {
       {&isa_v2::ResolveInteger, &isa_v2::ResolveFloat, &isa_v2::ResolveConvert},
+#if SOFTGPU_ALU_LEVELS > 1
       {&isa_v3::ResolveInteger, &isa_v3::ResolveFloat, &isa_v3::ResolveConvert},
-      {&isa_v4::ResolveInteger, &isa_v4::ResolveFloat, &isa_v4::ResolveConvert},
+      {&isa_v4::ResolveInteger, &isa_v4::ResolveFloat, &isa_v3::ResolveConvert},
+#endif
   };
   const Variant& variant = kVariants[static_cast<unsigned>(isa)];
   if (key.code == AluCode::kCvt || key.code == AluCode::kCvtPack) return variant.convert(key, op);
@@ -236,10 +238,14 @@ unsigned LaneBytes(Type type) {
 bool IsaRuns(Isa isa) {
   switch (isa) {
     case Isa::kV2: return true;
+#if SOFTGPU_ALU_LEVELS == 1
+    default: return false;
+#else
     case Isa::kV3: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
     default:
       return IsaRuns(Isa::kV3) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+#endif
   }
 }
 

@@ -57,7 +57,6 @@ bool ResolveConvert(const AluKey& key, AluOp* op);
 namespace isa_v4 {
 bool ResolveInteger(const AluKey& key, AluOp* op);
 bool ResolveFloat(const AluKey& key, AluOp* op);
-bool ResolveConvert(const AluKey& key, AluOp* op);
 }  // namespace isa_v4
 
 enum class Isa : uint8_t { kV2, kV3, kV4 };  // x86-64-v2, -v3, -v4
