@@ -28,4 +28,12 @@ set_source_files_properties(exec/ops_basic.cc exec/ops_memory.cc exec/ops_contro
 add_library(softgpu_ptx_exec_testing STATIC exec/exec_testing.cc)
 target_link_libraries(softgpu_ptx_exec_testing PUBLIC softgpu_ptx_exec PRIVATE GTest::gtest)
 
-stasis_test(exec_test SOURCES exec/exec_test.cc LIBS softgpu_ptx_exec_testing LABELS softgpu)
+foreach(name exec_test exec_control_test exec_warp_test exec_memory_test exec_atomic_test exec_builtin_test exec_grid_test)
+  stasis_test(${name} SOURCES exec/${name}.cc LIBS softgpu_ptx_exec_testing LABELS softgpu)
+endforeach()
+
+find_package(benchmark QUIET)
+if(benchmark_FOUND)
+  add_executable(exec_bench exec/exec_bench.cc)
+  target_link_libraries(exec_bench PRIVATE softgpu_ptx_exec benchmark::benchmark)
+endif()

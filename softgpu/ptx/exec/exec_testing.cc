@@ -93,8 +93,10 @@ void TestDevice::Load(const std::string& ptx) {
   auto program = Program::Load(std::move(*module));
   ASSERT_TRUE(program.ok()) << program.status().ToString();
   program_ = *program;
-  if (program_->device_bytes()) device_base_ = reinterpret_cast<uint64_t>(Alloc<char>(program_->device_bytes()));
-  if (program_->managed_bytes()) managed_base_ = reinterpret_cast<uint64_t>(Alloc<char>(program_->managed_bytes()));
+  if (program_->device_bytes())
+    device_base_ = reinterpret_cast<uint64_t>(Alloc<char>(program_->device_bytes()));
+  if (program_->managed_bytes())
+    managed_base_ = reinterpret_cast<uint64_t>(Alloc<char>(program_->managed_bytes()));
   stasis::Status bound = program_->Bind(device_base_, managed_base_);
   ASSERT_TRUE(bound.ok()) << bound.ToString();
 }
@@ -132,6 +134,25 @@ Fault TestDevice::Run(LaunchConfig config) {
   for (std::thread& t : threads) t.join();
   EXPECT_TRUE(grid->done());
   return grid->fault();
+}
+
+std::string SimpleKernel(const std::string& body, const std::string& before) {
+  return Ptx(before + R"(
+.visible .entry k(.param .u64 out, .param .u64 in)
+{
+  .reg .pred %p<10>;
+  .reg .b16 %h<10>;
+  .reg .b32 %r<60>;
+  .reg .b64 %rd<60>;
+  .reg .f32 %f<20>;
+  .reg .f64 %fd<10>;
+  mov.u32 %r57, %ctaid.x; mov.u32 %r58, %ntid.x; mov.u32 %r59, %tid.x;
+  mad.lo.u32 %r0, %r57, %r58, %r59;
+  ld.param.u64 %rd58, [out];
+  ld.param.u64 %rd1, [in];
+  mul.wide.u32 %rd59, %r0, 4;
+  add.u64 %rd0, %rd58, %rd59;
+)" + body + "\n  ret;\n}\n");
 }
 
 std::string Ptx(const std::string& body) { return ".version 8.8\n.target sm_90\n.address_size 64\n" + body; }

@@ -100,6 +100,11 @@ class TestDevice {
 // ".version 8.8 .target sm_90 .address_size 64" and what a test needs behind it.
 std::string Ptx(const std::string& body);
 
+// A kernel "k(out, in)" with registers %p, %h (16 bits), %r, %rd, %f and %fd to use. %r0 = thread index in
+// the grid, %rd0 = address of the thread's 32-bit element of out, %rd1 = in. `before` goes in front of the
+// kernel.
+std::string SimpleKernel(const std::string& body, const std::string& before = "");
+
 }  // namespace softgpu::exec
 
 #endif  // SOFTGPU_PTX_EXEC_EXEC_TESTING_H_
