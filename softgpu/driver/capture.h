@@ -26,6 +26,7 @@ class Capture : public std::enable_shared_from_this<Capture> {
  public:
   Capture(Context* context, Stream* origin, CUstreamCaptureMode mode, uint64_t thread, uint64_t id,
           std::shared_ptr<Graph> graph, bool own_graph);
+  ~Capture();
 
   uint64_t id() const { return id_; }
   CUstreamCaptureMode mode() const { return mode_; }
@@ -50,6 +51,8 @@ class Capture : public std::enable_shared_from_this<Capture> {
   void DropStream(Stream* stream);
 
  private:
+  bool JoinedLocked() const;
+
   Context* const context_;
   Stream* const origin_;
   const CUstreamCaptureMode mode_;

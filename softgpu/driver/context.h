@@ -50,6 +50,8 @@ class Context : public std::enable_shared_from_this<Context> {
   ~Context();
 
   CUcontext handle() const { return handle_; }
+  // Of a context that is not primary: what the handle points to lives as long as the context.
+  void OwnHandle(std::unique_ptr<CUctx_st> handle) { owned_handle_ = std::move(handle); }
   Device& device() const { return *device_; }
   int ordinal() const { return device_->ordinal(); }
   bool primary() const { return handle_->primary; }
@@ -105,6 +107,7 @@ class Context : public std::enable_shared_from_this<Context> {
   void OrphanLocked(Stream* stream);
 
   const CUcontext handle_;
+  std::unique_ptr<CUctx_st> owned_handle_;
   Device* const device_;
   const uint64_t id_;
   const unsigned api_version_;

@@ -44,6 +44,22 @@ struct ThreadState {
 // The calling thread's; null only when memory is exhausted.
 ThreadState* CurrentThread();
 
+// While a function of the program runs for a stream.
+class CallbackScope {
+ public:
+  CallbackScope() : thread_(CurrentThread()) {
+    if (thread_ != nullptr) thread_->in_callback = true;
+  }
+  ~CallbackScope() {
+    if (thread_ != nullptr) thread_->in_callback = false;
+  }
+  CallbackScope(const CallbackScope&) = delete;
+  CallbackScope& operator=(const CallbackScope&) = delete;
+
+ private:
+  ThreadState* const thread_;
+};
+
 // Where the driver is in its life.
 enum class Phase : uint8_t {
   kOpen,    // cuInit may be called, or was

@@ -7,7 +7,7 @@
 #include "softgpu/driver/entry.h"
 #include "softgpu/driver/errors.h"
 #include "softgpu/driver/event.h"
-#include "softgpu/driver/graph.h"
+#include "softgpu/driver/graph_exec.h"
 #include "softgpu/driver/library.h"
 #include "softgpu/driver/link.h"
 #include "softgpu/driver/memory_parts.h"
@@ -131,7 +131,7 @@ void State::RemoveObjectsOf(const Context& context) {
 void State::DestroyContext(const std::shared_ptr<Context>& context, bool cancel) {
   {
     std::lock_guard lock(mutex_);
-    contexts_.erase(context->handle());
+    if (contexts_.erase(context->handle()) == 0) return;
     over_.push_back(context);
   }
   // What a stuck function of the program may still use is left alone.

@@ -34,6 +34,7 @@ class Library;
 class LinkState;
 class MemoryParts;
 class Module;
+class Node;
 class Function;
 class UserObject;
 
@@ -81,6 +82,7 @@ class State final : public EventHandler {
   HandleTable<CUkernel, Kernel> kernels;
   HandleTable<CUlinkState, LinkState> links;
   HandleTable<CUgraph, Graph> graphs;
+  HandleTable<CUgraphNode, Node> nodes;
   HandleTable<CUgraphExec, GraphExec> graph_execs;
   HandleTable<CUuserObject, UserObject> user_objects;
 

@@ -57,6 +57,12 @@ OpPtr Stream::Enqueue(ActionPtr action, const std::vector<OpPtr>& extra) {
   return EnqueueOp(Op::Create(context_, std::move(action), priority_), extra);
 }
 
+void Stream::EnqueueSpan(const OpPtr& begin, const OpPtr& end) {
+  std::lock_guard lock(context_->order_mutex_);
+  for (const OpPtr& earlier : PendingLocked()) begin->After(earlier);
+  tail_ = end;
+}
+
 std::vector<OpPtr> Stream::Pending() {
   std::lock_guard lock(context_->order_mutex_);
   return PendingLocked();

@@ -46,6 +46,9 @@ class Stream {
 
   // Work outside of captures that also waits for `extra`; the Op that stands for its end.
   OpPtr Enqueue(ActionPtr action, const std::vector<OpPtr>& extra = {});
+  // Puts a piece of work between `begin` and `end`, which are not sealed, behind what the stream was given
+  // before.
+  void EnqueueSpan(const OpPtr& begin, const OpPtr& end);
   // The Ops that end when all work given so far has ended.
   std::vector<OpPtr> Pending();
 
