@@ -12,6 +12,7 @@ endfunction()
 
 # stasis_fuzzer(NAME SOURCES ... LIBS ... CORPUS dir): a libFuzzer binary in the fuzz preset; in every other preset the
 # same entry point is built with a small driver that replays the corpus, so that the corpus never rots.
+set(STASIS_FUZZ_SECONDS 60 CACHE STRING "How long each fuzz target runs in ctest")
 function(stasis_fuzzer name)
   cmake_parse_arguments(ARG "" "CORPUS" "SOURCES;LIBS" ${ARGN})
   if(STASIS_FUZZ)
@@ -22,7 +23,7 @@ function(stasis_fuzzer name)
   endif()
   target_link_libraries(${name} PRIVATE ${ARG_LIBS})
   if(STASIS_FUZZ)
-    add_test(NAME ${name} COMMAND ${name} -max_total_time=$ENV{STASIS_FUZZ_SECONDS} -timeout=10 -rss_limit_mb=2048
+    add_test(NAME ${name} COMMAND ${name} -max_total_time=${STASIS_FUZZ_SECONDS} -timeout=10 -rss_limit_mb=2048
       -max_len=65536 ${CMAKE_BINARY_DIR}/fuzz/${name} ${ARG_CORPUS})
     file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz/${name})
     set_tests_properties(${name} PROPERTIES TIMEOUT 600 LABELS "fuzz")

@@ -17,5 +17,6 @@ cuda=$(cuda_find)
 [ -n "$cuda" ] || die "no CUDA toolkit found: run scripts/setup.sh"
 cd "$STASIS_ROOT"
 log=$STASIS_ROOT/build/$preset.configure.log
-quietly "$log" cmake --preset "$preset" -DSTASIS_CUDA_ROOT="$cuda" -DSTASIS_CRIU="$(criu_find)"
+quietly "$log" cmake --preset "$preset" -DSTASIS_CUDA_ROOT="$cuda" -DSTASIS_CRIU="$(criu_find)" \
+  -DSTASIS_FUZZ_SECONDS="${STASIS_FUZZ_SECONDS:-60}"
 cmake --build --preset "$preset" ${1:+--target "$@"}

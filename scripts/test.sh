@@ -27,6 +27,7 @@ done
 
 export STASIS_TEST_FULL=$full
 export STASIS_FUZZ_SECONDS=${STASIS_FUZZ_SECONDS:-60}
+[[ $STASIS_FUZZ_SECONDS =~ ^[1-9][0-9]*$ ]] || usage_error "STASIS_FUZZ_SECONDS must be a positive number"
 export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
 export UBSAN_OPTIONS=print_stacktrace=1
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
@@ -39,7 +40,7 @@ run_preset() {
   cd "$STASIS_ROOT/build/$preset"
   case "$preset" in
     asan) ctest --output-on-failure -j"$(nproc)" -L unit ;;
-    tsan) ctest --output-on-failure -j"$(nproc)" -L threads ;;
+    tsan) ctest --output-on-failure -j"$(nproc)" -L unit -LE fuzz-corpus ;;
     fuzz) ctest --output-on-failure -j"$(nproc)" -L fuzz ;;
     release) ctest --output-on-failure -j"$(nproc)" ;;
   esac
