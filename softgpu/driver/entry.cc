@@ -133,7 +133,8 @@ void Gate::Open() {
   changed_.notify_all();
 }
 
-Entry::Entry(Need need) : result_(Admit(need)) {}
+// In the body: Admit() sets members that are initialised after result_.
+Entry::Entry(Need need) { result_ = Admit(need); }
 
 Entry::~Entry() {
   if (!inside_) return;

@@ -88,7 +88,7 @@ class Entry {
  private:
   CUresult Admit(Need need);
 
-  CUresult result_;
+  CUresult result_ = CUDA_ERROR_UNKNOWN;
   bool inside_ = false;
   State* state_ = nullptr;
   ThreadState* thread_ = nullptr;
