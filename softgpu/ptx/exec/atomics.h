@@ -20,6 +20,7 @@ struct AtomicOp {
   MemSpace space = MemSpace::kGeneric;
   unsigned bytes = 0;
   Apply apply = nullptr;
+  Apply apply_shared = nullptr;  // differs for f32 add: only shared memory keeps subnormal numbers
   LaneFn combine = nullptr;  // 16-bit floating types: new = combine(old, b)
 };
 

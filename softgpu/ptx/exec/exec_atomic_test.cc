@@ -86,6 +86,10 @@ TEST(ExecAtomicTest, Signed32And64) {
 
 TEST(ExecAtomicTest, FloatingAdds) {
   CheckAll<float>({{"add.f32", 1.5f, 2.25f, 3.75f}, {"add.f32", 1e30f, -1e30f, 0.0f}});
+  // Only shared memory keeps subnormal numbers.
+  CheckOne<float>("add.f32", "global", 1e-40f, 2e-40f, 0.0f);
+  CheckOne<float>("add.f32", "", -1e-40f, -2e-40f, -0.0f);
+  CheckOne<float>("add.f32", "shared", 1e-40f, 2e-40f, 1e-40f + 2e-40f);
   CheckAll<double>({{"add.f64", 1.5, 2.25, 3.75}});
 }
 

@@ -370,4 +370,6 @@ CallSite* Loader::NewCall() { return &program_->calls_.emplace_back(); }
 
 AtomicOp* Loader::NewAtomic() { return &program_->atomics_.emplace_back(); }
 
+MmaOp* Loader::NewMatrix() { return &program_->matrices_.emplace_back(); }
+
 }  // namespace softgpu::exec

@@ -26,6 +26,7 @@ class Loader final : public LoweringContext {
   Function* FunctionAtIndex(int index) override;
   CallSite* NewCall() override;
   AtomicOp* NewAtomic() override;
+  MmaOp* NewMatrix() override;
 
  private:
   struct SharedPlace {

@@ -248,6 +248,11 @@ Status FunctionLowering::LowerOne(const Instruction& i) {
   if (op == "red" && !i.Has("async")) return LowerAtomic(i, true);
   if (op == "cvta") return LowerCvta(i);
   if (op == "isspacep") return LowerIsSpace(i);
+  if (op == "tex") return LowerTexture(i);
+  if (op == "suld" || op == "sust") return LowerSurface(i, op == "sust");
+  if (op == "wmma") return LowerWmma(i);
+  if (op == "mma") return LowerMultiply(i, false);
+  if (op == "ldmatrix") return LowerLoadMatrix(i);
   if (op == "alloca") return LowerAlloca(i);
   if (op == "cp" && i.Has("async") && !i.Has("bulk")) return LowerCpAsync(i);
   bool known = false;

@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 #include "softgpu/ptx/exec/code.h"
+#include "softgpu/ptx/exec/matrix.h"
 #include "softgpu/ptx/exec/program_state.h"
 #include "softgpu/ptx/module.h"
 
@@ -74,6 +75,7 @@ class LoweringContext {
   virtual Function* FunctionAtIndex(int index) = 0;
   virtual CallSite* NewCall() = 0;
   virtual AtomicOp* NewAtomic() = 0;
+  virtual MmaOp* NewMatrix() = 0;
 };
 
 class FunctionLowering {
@@ -168,6 +170,25 @@ class FunctionLowering {
   Status LowerCvta(const Instruction& i);
   Status LowerIsSpace(const Instruction& i);
   Status LowerAlloca(const Instruction& i);
+
+  // --- lower_texture.cc ---
+  struct SampleWords {
+    uint8_t geometry = 0xff;
+    unsigned vector = 1;
+    uint8_t mode = 0;  // SurfaceMode
+  };
+  Status ParseSampleWords(const Instruction& i, SampleWords* words) const;
+  Status SampleOperands(const Instruction& i, const Operand& where, uint8_t geometry, Type coordinate,
+                        std::vector<Ref>* rows);
+  Status LowerTexture(const Instruction& i);
+  Status LowerSurface(const Instruction& i, bool store);
+
+  // --- lower_matrix.cc ---
+  Status FragmentRegisters(const Instruction& i, const Operand& o, bool defines, Draft* d,
+                           Fragment* fragment);
+  Status LowerMultiply(const Instruction& i, bool opaque);
+  Status LowerWmma(const Instruction& i);
+  Status LowerLoadMatrix(const Instruction& i);
 
   // --- lower_control.cc ---
   Status LowerBranch(const Instruction& i);

@@ -103,6 +103,18 @@ const Inst* OpBarrierArrive(Warp& w, const Inst* i);
 enum BarrierReduction : uint8_t { kReducePopc, kReduceAnd, kReduceOr };
 const Inst* OpBarrierReduce(Warp& w, const Inst* i);
 
+// --- ops_texture.cc ---
+enum class Geometry : uint8_t { k1d, k2d, k3d, kA1d, kA2d };
+// Coordinates of a geometry: layers come first.
+inline constexpr unsigned kCoordinates[] = {1, 2, 3, 2, 3};
+// x = geometry, y bit 0: coordinates are f32, z: results are f32 (0) or integers (1);
+// refs: handle, coordinates, four results (kNoPredicate where not wanted)
+const Inst* OpTexture(Warp& w, const Inst* i);
+enum class SurfaceMode : uint8_t { kTrap, kClamp, kZero };
+// x = geometry, y = bytes of an element, z = mode, imm = elements; refs: handle, coordinates, elements
+const Inst* OpSurfaceLoad(Warp& w, const Inst* i);
+const Inst* OpSurfaceStore(Warp& w, const Inst* i);
+
 }  // namespace softgpu::exec
 
 #endif  // SOFTGPU_PTX_EXEC_OPS_H_

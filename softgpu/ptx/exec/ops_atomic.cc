@@ -1,5 +1,6 @@
 // Atomic operations: host atomics in every space, since other processes may map the same memory.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <type_traits>
 
@@ -119,14 +120,20 @@ void ApplyExchWide(const AtomicOp&, uint8_t* p, const std::byte* b, const std::b
   Give<Wide>(d, lane, old);
 }
 
-template <typename Float, typename Bits>
+// Subnormal inputs and results of f32 additions to global memory are flushed to zero, with their sign.
+float Flush(float value) {
+  return std::fpclassify(value) == FP_SUBNORMAL ? std::copysign(0.0f, value) : value;
+}
+double Flush(double value) { return value; }
+
+template <typename Float, typename Bits, bool flush>
 void ApplyFloatAdd(const AtomicOp&, uint8_t* p, const std::byte* b, const std::byte*, std::byte* d,
                    unsigned lane) {
   Float addend = At<Float>(b, lane);
   Bits old = Exchange<Bits>(p, [addend](Bits bits) {
     Float value;
     std::memcpy(&value, &bits, sizeof value);
-    value += addend;
+    value = flush ? Flush(Flush(value) + Flush(addend)) : value + addend;
     std::memcpy(&bits, &value, sizeof bits);
     return bits;
   });
@@ -194,10 +201,10 @@ AtomicOp::Apply FindApply(std::string_view op, ptx::Type type) {
     case Type::kB128:
       return op == "cas" ? &ApplyCasWide : op == "exch" ? &ApplyExchWide : nullptr;
     case Type::kF32:
-      if (op == "add") return &ApplyFloatAdd<float, uint32_t>;
+      if (op == "add") return &ApplyFloatAdd<float, uint32_t, true>;
       return op == "exch" ? FindBits<uint32_t>(op) : nullptr;
     case Type::kF64:
-      if (op == "add") return &ApplyFloatAdd<double, uint64_t>;
+      if (op == "add") return &ApplyFloatAdd<double, uint64_t, false>;
       return op == "exch" ? FindBits<uint64_t>(op) : nullptr;
     default:
       return nullptr;
@@ -223,11 +230,13 @@ stasis::Result<AtomicOp> FindAtomic(std::string_view operation, ptx::Type type) 
     arithmetic.operands.resize(3);
     ASSIGN_OR_RETURN(AluOp alu, FindAlu(arithmetic));
     op.combine = alu.lane;
-    op.apply = op.bytes == 2 ? &ApplyCombine<uint16_t> : &ApplyCombine<uint32_t>;
+    op.apply = op.apply_shared = op.bytes == 2 ? &ApplyCombine<uint16_t> : &ApplyCombine<uint32_t>;
     return op;
   }
   op.apply = FindApply(operation, type);
   if (!op.apply) return stasis::Status(StatusCode::kUnsupported, "no such atomic operation");
+  bool float_add = type == ptx::Type::kF32 && operation == "add";
+  op.apply_shared = float_add ? &ApplyFloatAdd<float, uint32_t, false> : op.apply;
   return op;
 }
 
@@ -239,7 +248,11 @@ const Inst* OpAtomic(Warp& w, const Inst* i) {
   const std::byte* c = w.Row(i->c);
   std::byte* d = i->d == kNoPredicate ? nullptr : w.Row(i->d);
   // The old value may land in the row that holds an operand; a lane reads its operands before.
-  ForEachLane(w.mask, [&](unsigned lane) { op.apply(op, at.Of(lane), b, c, d, lane); });
+  ForEachLane(w.mask, [&](unsigned lane) {
+    uint8_t* p = at.Of(lane);
+    bool shared = p >= w.shared && p < w.shared + w.shared_bytes;
+    (shared ? op.apply_shared : op.apply)(op, p, b, c, d, lane);
+  });
   w.budget -= 64;
   return i + 1;
 }

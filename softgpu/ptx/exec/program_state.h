@@ -11,6 +11,7 @@
 
 #include "softgpu/ptx/exec/atomics.h"
 #include "softgpu/ptx/exec/code.h"
+#include "softgpu/ptx/exec/matrix.h"
 #include "softgpu/ptx/exec/program.h"
 #include "softgpu/ptx/module.h"
 
@@ -82,6 +83,7 @@ class ProgramState final : public Program {
   std::deque<CallSite> calls_;
   std::deque<BranchTable> tables_;
   std::deque<AtomicOp> atomics_;
+  std::deque<MmaOp> matrices_;
   std::vector<std::unique_ptr<Function>> functions_;
   std::unordered_map<std::string, uint32_t> function_index_;
   std::vector<std::unique_ptr<Kernel>> kernels_;
