@@ -80,6 +80,15 @@ void Capture::SetDependencies(Stream& stream, std::vector<Node*> nodes) {
   streams_[&stream] = std::move(nodes);
 }
 
+const Capture::View& Capture::Publish(const Stream& stream) {
+  std::lock_guard lock(mutex_);
+  View& view = views_[&stream];
+  view.nodes.clear();
+  for (Node* node : streams_[const_cast<Stream*>(&stream)]) view.nodes.push_back(node->handle());
+  view.edges.assign(view.nodes.size(), CUgraphEdgeData{});
+  return view;
+}
+
 bool Capture::HasBlockingStream() const {
   std::lock_guard lock(mutex_);
   return std::any_of(streams_.begin(), streams_.end(),

@@ -49,6 +49,12 @@ class Capture : public std::enable_shared_from_this<Capture> {
   // Takes all streams out. False when a stream has work that the origin does not depend on.
   bool Finish();
   void DropStream(Stream* stream);
+  // The stream's dependencies as handles, in memory that stays as it is until the next call for the stream.
+  struct View {
+    std::vector<CUgraphNode> nodes;
+    std::vector<CUgraphEdgeData> edges;
+  };
+  const View& Publish(const Stream& stream);
 
  private:
   bool JoinedLocked() const;
@@ -63,6 +69,7 @@ class Capture : public std::enable_shared_from_this<Capture> {
   mutable std::mutex mutex_;
   bool invalidated_ = false;
   std::unordered_map<Stream*, std::vector<Node*>> streams_;
+  std::unordered_map<const Stream*, View> views_;
 };
 
 // For calls that are unsafe while some thread captures: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, and the

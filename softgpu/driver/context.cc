@@ -7,8 +7,10 @@
 #include "softgpu/driver/capture.h"
 #include "softgpu/driver/device_heap.h"
 #include "softgpu/driver/entry.h"
+#include "softgpu/driver/memory_parts.h"
 #include "softgpu/driver/print_fifo.h"
 #include "softgpu/driver/sm_pool.h"
+#include "softgpu/driver/state.h"
 #include "softgpu/driver/workers.h"
 
 namespace softgpu {
@@ -105,8 +107,13 @@ CUresult Context::Synchronize() {
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
   Drain();
-  print_->Show();
+  Synchronized();
   return error();
+}
+
+void Context::Synchronized() {
+  print_->Show();
+  State::Get()->memory().Synchronized();
 }
 
 void Context::AddCapture(std::shared_ptr<Capture> capture) {

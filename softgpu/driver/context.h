@@ -78,6 +78,8 @@ class Context : public std::enable_shared_from_this<Context> {
   void Drain();
   // The synchronising call: Drain(), device printf, captures that forbid it. Returns the sticky error.
   CUresult Synchronize();
+  // What follows a wait for work: device printf, and pools give memory back.
+  void Synchronized();
   std::mutex& order_mutex() { return order_mutex_; }
 
   // --- Captures of streams of this context.

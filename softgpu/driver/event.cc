@@ -6,7 +6,6 @@
 #include "softgpu/driver/actions.h"
 #include "softgpu/driver/capture.h"
 #include "softgpu/driver/context.h"
-#include "softgpu/driver/print_fifo.h"
 #include "softgpu/driver/stream.h"
 
 namespace softgpu {
@@ -101,7 +100,7 @@ CUresult Event::Synchronize() const {
   CUresult captured = CapturedState();
   if (captured != CUDA_SUCCESS) return captured;
   if (std::shared_ptr<Record> record = this->record()) record->op->Wait();
-  context_->print().Show();
+  context_->Synchronized();
   return context_->error();
 }
 

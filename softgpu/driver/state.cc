@@ -223,6 +223,7 @@ stasis::Status State::Reconnect(const std::function<CUuuid(const CUuuid&)>& new_
   for (const std::shared_ptr<Context>& context : Contexts()) {
     RETURN_IF_ERROR(client_->CtxCreate(context->device().daemon_ordinal()));
   }
+  memory_->Reconnected(*this);
   return stasis::Status();
 }
 

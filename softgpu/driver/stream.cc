@@ -100,7 +100,7 @@ CUresult Stream::Synchronize() {
   CUresult forbidden = CheckSynchronous();
   if (forbidden != CUDA_SUCCESS) return forbidden;
   for (const OpPtr& op : Pending()) op->Wait();
-  context_->print().Show();
+  context_->Synchronized();
   return context_->error();
 }
 
