@@ -216,9 +216,11 @@ Result<Ref> FunctionLowering::SpecialRow(const std::string& name, unsigned lane_
     Def(d, Field::kD, temp);
     return Resized(VirtualRef(temp), c.bytes, lane_bytes, false);
   }
-  // Performance counters and the remaining environment registers read as zero.
-  if (name.compare(0, 2, "pm") == 0 || name.compare(0, 6, "envreg") == 0)
-    return context_->Constant(0, lane_bytes);
+  // Performance counters and the remaining environment registers read as zero, and nothing is reserved in
+  // shared memory.
+  for (std::string_view family : {"pm", "envreg", "reserved_smem_offset"}) {
+    if (name.compare(0, family.size(), family) == 0) return context_->Constant(0, lane_bytes);
+  }
   return Errorf(StatusCode::kUnsupported, "line %u: unknown special register '%%%s'", line_, name.c_str());
 }
 

@@ -10,7 +10,7 @@ using stasis::Status;
 Status FunctionLowering::ParseSampleWords(const Instruction& i, SampleWords* words) const {
   static constexpr const char* kGeometries[] = {"1d", "2d", "3d", "a1d", "a2d"};
   for (const std::string& word : i.words) {
-    bool known = ptx::TypeFromName(word) != Type::kNone || word == "base" || word == "b";
+    bool known = ptx::TypeFromName(word) != Type::kNone || word == "base" || word == "level" || word == "b";
     for (uint8_t g = 0; g < 5; ++g) {
       if (word != kGeometries[g]) continue;
       words->geometry = g;
@@ -55,8 +55,10 @@ Status FunctionLowering::SampleOperands(const Instruction& i, const Operand& whe
 Status FunctionLowering::LowerTexture(const Instruction& i) {
   SampleWords words;
   RETURN_IF_ERROR(ParseSampleWords(i, &words));
-  bool shaped = i.operands.size() == 2 && i.types.size() == 2 && i.operands[0].kind == Kind::kVector &&
-                i.operands[0].elements.size() == 4 && words.vector == 4;
+  // Textures have one level here: which one is asked for makes no difference.
+  bool shaped = i.operands.size() == (i.Has("level") ? 3u : 2u) && i.types.size() == 2 &&
+                i.operands[0].kind == Kind::kVector && i.operands[0].elements.size() == 4 &&
+                words.vector == 4;
   if (!shaped) return Unknown(i);
   Type result = i.types[0], coordinate = i.types[1];
   bool integers = result == Type::kS32 || result == Type::kU32;
