@@ -25,3 +25,16 @@ set(SOFTGPU_DRIVER_MEMORY_SOURCES
   pool_entry.cc
   texture.cc
   texture_entry.cc)
+
+# Each test starts daemons of its own; processes that take part are the test's own program, started again.
+foreach(test memory_core memory_api memory_copy pool memory_process checkpoint)
+  if(EXISTS ${CMAKE_CURRENT_LIST_DIR}/${test}_test.cc)
+    stasis_test(softgpu_${test}_test
+      SOURCES ${test}_test.cc memory_testing.cc ../device/test_daemon.cc
+      LIBS softgpu_driver_core softgpu_node softgpu_client)
+    target_compile_definitions(softgpu_${test}_test PRIVATE
+      SOFTGPUD_PATH="$<TARGET_FILE:softgpud>"
+      SOFTGPU_SMI_PATH="$<TARGET_FILE:softgpu-smi>")
+    add_dependencies(softgpu_${test}_test softgpud)
+  endif()
+endforeach()
