@@ -2,9 +2,10 @@
 #include <benchmark/benchmark.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "softgpu/ptx/exec/access_map.h"
 #include "softgpu/ptx/exec/grid.h"
@@ -93,15 +94,20 @@ LOOP:
 
 struct Setup {
   std::unique_ptr<AccessMap> access = std::move(AccessMap::Create()).value();
-  std::vector<float> memory;
+  // Whole pages of the access map, as device memory is.
+  static constexpr size_t kPage = 2 << 20;
+  std::unique_ptr<float[], void (*)(void*)> memory{nullptr, std::free};
   NoServices services;
   LaunchConfig config;
 
-  Setup(const std::string& text, size_t floats) : memory(floats) {
+  Setup(const std::string& text, size_t floats) {
+    size_t bytes = (4 * floats + kPage - 1) / kPage * kPage;
+    memory.reset(static_cast<float*>(std::aligned_alloc(kPage, bytes)));
+    std::memset(memory.get(), 0, bytes);
     config.program = std::move(Program::Load(std::move(ptx::Parse(text)).value())).value();
     STASIS_CHECK(config.program->Bind(0, 0).ok());
     config.kernel = config.program->FindKernel("k");
-    access->Set(reinterpret_cast<uint64_t>(memory.data()), 4 * floats, Access::kReadWrite);
+    access->Set(reinterpret_cast<uint64_t>(memory.get()), bytes, Access::kReadWrite);
     config.access = access.get();
     config.services = &services;
   }
@@ -119,7 +125,7 @@ struct Setup {
 
 void BM_TiledMultiply(benchmark::State& state) {
   Setup setup(TiledMultiply(), 256);
-  setup.AddParam(reinterpret_cast<uint64_t>(setup.memory.data()), 8);
+  setup.AddParam(reinterpret_cast<uint64_t>(setup.memory.get()), 8);
   setup.config.grid = {4};
   setup.config.block = {256};
   for (auto _ : state) setup.Run();
@@ -132,8 +138,8 @@ BENCHMARK(BM_TiledMultiply)->Unit(benchmark::kMillisecond);
 void BM_Axpy(benchmark::State& state) {
   constexpr uint32_t kElements = 1 << 18;
   Setup setup(Axpy(), 2 * kElements);
-  setup.AddParam(reinterpret_cast<uint64_t>(setup.memory.data()), 8);
-  setup.AddParam(reinterpret_cast<uint64_t>(setup.memory.data() + kElements), 8);
+  setup.AddParam(reinterpret_cast<uint64_t>(setup.memory.get()), 8);
+  setup.AddParam(reinterpret_cast<uint64_t>(setup.memory.get() + kElements), 8);
   setup.AddParam(kElements, 4);
   setup.config.grid = {32};
   setup.config.block = {256};

@@ -167,7 +167,8 @@ void GridImpl::FillSpecials(Warp* warp, const Block& block, unsigned worker) con
     auto* wide = reinterpret_cast<uint64_t*>(row);
     auto* narrow = reinterpret_cast<uint32_t*>(row);
     for (uint32_t l = 0; l < kWarpSize; ++l) {
-      Dim3 t = warp->ThreadIndex(l);
+      bool is_index = special <= Special::kTidZ;
+      Dim3 t = is_index ? warp->ThreadIndex(l) : Dim3{0, 0, 0};
       uint32_t bit = uint32_t{1} << l, value = 0;
       switch (special) {
         case Special::kTidX:

@@ -77,40 +77,46 @@ bool ResolveEach(Warp& w, const Inst* i, MemSpace space, unsigned bytes, bool wr
   return true;
 }
 
-// All 32 lanes: `*same` and `*dense` tell whether the addresses are equal, or follow each other `bytes`
-// apart.
+// What the addresses of all 32 lanes have in common.
 template <typename T>
-inline void Pattern(const T* row, unsigned bytes, bool* same, bool* dense, T* low, T* high, T* misaligned) {
-  T first = row[0], equal = 0, follows = 0, bits = 0, lowest = row[0], highest = row[0];
+struct Pattern {
+  bool same, dense;  // equal, or each `bytes` behind the one before
+  bool misaligned;
+  T low, high;
+};
+
+template <typename T>
+inline Pattern<T> FindPattern(const T* row, unsigned bytes) {
+  T first = row[0], equal = 0, follows = 0, bits = 0;
   for (unsigned l = 0; l < kWarpSize; ++l) {
     T delta = row[l] - first;
     equal |= delta;
     follows |= delta - static_cast<T>(l * bytes);
     bits |= row[l];
-    lowest = row[l] < lowest ? row[l] : lowest;
-    highest = row[l] > highest ? row[l] : highest;
   }
-  *same = equal == 0;
-  *dense = follows == 0;
-  *low = lowest;
-  *high = highest;
-  *misaligned = bits & (bytes - 1);
+  Pattern<T> p{equal == 0, follows == 0, (bits & (bytes - 1)) != 0, first, first};
+  if (p.dense) p.high = first + (kWarpSize - 1) * bytes;
+  if (p.same || p.dense) return p;
+  for (unsigned l = 0; l < kWarpSize; ++l) {
+    p.low = row[l] < p.low ? row[l] : p.low;
+    p.high = row[l] > p.high ? row[l] : p.high;
+  }
+  return p;
 }
 
 // Fast way for a full warp whose addresses lie in one accessible stretch. False when the general way has to
 // look.
 bool TryGlobal(const Warp& w, const Inst* i, unsigned bytes, bool write, LaneAddresses* at) {
   const auto* row = reinterpret_cast<const uint64_t*>(w.Row(i->a));
-  uint64_t imm = static_cast<uint64_t>(i->imm), low, high, misaligned;
-  bool same, dense;
-  Pattern<uint64_t>(row, bytes, &same, &dense, &low, &high, &misaligned);
-  if (misaligned | (imm & (bytes - 1))) return false;
-  uint64_t span = high - low;
-  if (span > (1u << 20) || !w.access->Allows(low + imm, static_cast<unsigned>(span) + bytes, write))
+  uint64_t imm = static_cast<uint64_t>(i->imm);
+  Pattern<uint64_t> p = FindPattern(row, bytes);
+  if (p.misaligned || (imm & (bytes - 1)) != 0) return false;
+  uint64_t span = p.high - p.low;
+  if (span > (1u << 20) || !w.access->Allows(p.low + imm, static_cast<unsigned>(span) + bytes, write))
     return false;
-  if (same || dense) {
+  if (p.same || p.dense) {
     at->kind = LaneAddresses::Kind::kStride;
-    at->step = same ? 0 : bytes;
+    at->step = p.same ? 0 : bytes;
     at->first = reinterpret_cast<uint8_t*>(row[0] + imm);
     return true;
   }
@@ -122,17 +128,15 @@ bool TryGlobal(const Warp& w, const Inst* i, unsigned bytes, bool write, LaneAdd
 template <typename T>
 bool TryShared(const Warp& w, const Inst* i, unsigned bytes, LaneAddresses* at) {
   const auto* row = reinterpret_cast<const T*>(w.Row(i->a));
-  T low, high, misaligned;
-  bool same, dense;
-  Pattern<T>(row, bytes, &same, &dense, &low, &high, &misaligned);
+  Pattern<T> p = FindPattern(row, bytes);
   int64_t imm = i->imm;
-  if (misaligned | (static_cast<T>(imm) & (bytes - 1)) || high > INT32_MAX) return false;
-  if (static_cast<int64_t>(low) + imm < 0 || static_cast<int64_t>(high) + imm + bytes > w.shared_bytes)
-    return false;
+  if (p.misaligned || (static_cast<uint64_t>(imm) & (bytes - 1)) != 0 || p.high > INT32_MAX) return false;
+  if (p.low > p.high || static_cast<int64_t>(p.low) + imm < 0) return false;
+  if (static_cast<int64_t>(p.high) + imm + bytes > w.shared_bytes) return false;
   uint8_t* base = w.shared + imm;
-  if (same || dense) {
+  if (p.same || p.dense) {
     at->kind = LaneAddresses::Kind::kStride;
-    at->step = same ? 0 : bytes;
+    at->step = p.same ? 0 : bytes;
     at->first = base + row[0];
     return true;
   }
@@ -234,6 +238,41 @@ void StoreLanes(const void* row, const LaneAddresses& at, unsigned offset, uint3
   ForEachLane(mask, [&](unsigned l) { Write<M, strong>(at.Of(l) + offset, static_cast<M>(s[l])); });
 }
 
+// Four 32-bit elements a lane, all lanes: lanes are read 16 bytes at a time and turned into rows four by
+// four.
+void LoadQuads(const Warp& w, const Ref* refs, const LaneAddresses& at) {
+  float* rows[4];
+  for (unsigned e = 0; e < 4; ++e) rows[e] = reinterpret_cast<float*>(w.Row(refs[e]));
+  for (unsigned l = 0; l < kWarpSize; l += 4) {
+    __m128 a = _mm_loadu_ps(reinterpret_cast<const float*>(at.Of(l)));
+    __m128 b = _mm_loadu_ps(reinterpret_cast<const float*>(at.Of(l + 1)));
+    __m128 c = _mm_loadu_ps(reinterpret_cast<const float*>(at.Of(l + 2)));
+    __m128 d = _mm_loadu_ps(reinterpret_cast<const float*>(at.Of(l + 3)));
+    _MM_TRANSPOSE4_PS(a, b, c, d);
+    _mm_store_ps(rows[0] + l, a);
+    _mm_store_ps(rows[1] + l, b);
+    _mm_store_ps(rows[2] + l, c);
+    _mm_store_ps(rows[3] + l, d);
+  }
+}
+
+void StoreQuads(const Warp& w, const Ref* refs, const LaneAddresses& at) {
+  const float* rows[4];
+  for (unsigned e = 0; e < 4; ++e) rows[e] = reinterpret_cast<const float*>(w.Row(refs[e]));
+  for (unsigned l = 0; l < kWarpSize; l += 4) {
+    __m128 a = _mm_load_ps(rows[0] + l), b = _mm_load_ps(rows[1] + l);
+    __m128 c = _mm_load_ps(rows[2] + l), d = _mm_load_ps(rows[3] + l);
+    _MM_TRANSPOSE4_PS(a, b, c, d);
+    _mm_storeu_ps(reinterpret_cast<float*>(at.Of(l)), a);
+    _mm_storeu_ps(reinterpret_cast<float*>(at.Of(l + 1)), b);
+    _mm_storeu_ps(reinterpret_cast<float*>(at.Of(l + 2)), c);
+    _mm_storeu_ps(reinterpret_cast<float*>(at.Of(l + 3)), d);
+  }
+}
+
+// The instruction moves four plain 32-bit elements that fill their registers.
+bool IsQuad(const Warp& w, const Inst* i) { return i->count == 4 && i->x == 4 && w.mask == kAllLanes; }
+
 // Whole vectors of up to 16 bytes as one host access: programs rely on it for flag-and-value pairs.
 #if defined(__clang__)
 __attribute__((no_sanitize("thread", "alignment")))
@@ -288,6 +327,8 @@ const Inst* OpLoad(Warp& w, const Inst* i) {
   if (!Resolve<space>(w, i, i->x * i->count, false, &at)) return kStopPc;
   if (i->count == 1) {
     i->load(w.Row(i->d), at, 0, w.mask);
+  } else if (IsQuad(w, i) && i->load == &LoadLanes<uint32_t, uint32_t, false>) {
+    LoadQuads(w, i->refs, at);
   } else {
     for (unsigned e = 0; e < i->count; ++e) {
       if (i->refs[e] != kNoPredicate) i->load(w.Row(i->refs[e]), at, e * i->x, w.mask);
@@ -303,6 +344,8 @@ const Inst* OpStore(Warp& w, const Inst* i) {
   if (!Resolve<space>(w, i, i->x * i->count, true, &at)) return kStopPc;
   if (i->count == 1) {
     i->store(w.Row(i->d), at, 0, w.mask);
+  } else if (IsQuad(w, i) && i->store == &StoreLanes<uint32_t, uint32_t, false>) {
+    StoreQuads(w, i->refs, at);
   } else {
     for (unsigned e = 0; e < i->count; ++e) i->store(w.Row(i->refs[e]), at, e * i->x, w.mask);
   }
