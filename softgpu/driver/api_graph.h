@@ -37,8 +37,7 @@ CUresult AddGraphNode(CUgraphNode* out, CUgraph handle, const CUgraphNode* depen
   Node* node = nullptr;
   result = graph->AddNode(action, before, &node);
   if (result != CUDA_SUCCESS) return result;
-  if (action->type() == CU_GRAPH_NODE_TYPE_GRAPH)
-    static_cast<const ChildAction&>(*action).graph->parent = node;
+  if (auto* child = dynamic_cast<const ChildAction*>(action.get())) child->graph->parent = node;
   *out = node->handle();
   return CUDA_SUCCESS;
 }
