@@ -8,7 +8,7 @@ namespace {
 
 constexpr uint32_t kUnit = 64;  // bytes of the smallest row
 // Past this size of the liveness sets every register gets its own row.
-constexpr uint64_t kMaxLivenessBits = uint64_t{1} << 31;
+constexpr uint64_t kMaxLivenessBits = uint64_t{1} << 28;
 
 struct Interval {
   VReg vreg;
@@ -77,15 +77,15 @@ class Liveness {
     }
   }
 
-  uint64_t* In(size_t block) { return &in_[block * words_]; }
-  uint64_t* Out(size_t block) { return &out_[block * words_]; }
+  uint64_t* In(size_t block) { return in_.data() + block * words_; }
+  uint64_t* Out(size_t block) { return out_.data() + block * words_; }
 
   void Iterate() {
     size_t total = words_ * blocks_.size();
     in_.assign(total, 0);
     out_.assign(total, 0);
     std::vector<uint64_t> use(total, 0), def(total, 0);
-    for (size_t b = 0; b < blocks_.size(); ++b) Summarize(b, &use[b * words_], &def[b * words_]);
+    for (size_t b = 0; b < blocks_.size(); ++b) Summarize(b, use.data() + b * words_, def.data() + b * words_);
     for (bool changed = true; changed;) {
       changed = false;
       for (size_t b = blocks_.size(); b-- > 0;) {

@@ -33,7 +33,7 @@ add_library(softgpu_ptx_exec_testing STATIC exec/exec_testing.cc)
 target_link_libraries(softgpu_ptx_exec_testing PUBLIC softgpu_ptx_exec PRIVATE GTest::gtest)
 
 foreach(name exec_test exec_control_test exec_warp_test exec_memory_test exec_atomic_test exec_builtin_test exec_grid_test
-             exec_texture_test exec_matrix_test)
+             exec_texture_test exec_matrix_test exec_random_test)
   stasis_test(${name} SOURCES exec/${name}.cc LIBS softgpu_ptx_exec_testing LABELS softgpu)
 endforeach()
 

@@ -10,6 +10,8 @@ namespace {
 
 // Guards against formats that ask for gigabytes.
 constexpr int kMaxField = 1 << 16;
+// What one call prints at most; the rest is cut off.
+constexpr size_t kMaxText = 16 << 20;
 
 struct Conversion {
   std::string flags;
@@ -24,7 +26,7 @@ class Formatter {
       : format_(format), arguments_(arguments), text_(text) {}
 
   bool Run(unsigned* count) {
-    while (at_ < format_.size()) {
+    while (at_ < format_.size() && text_->size() < kMaxText) {
       char c = format_[at_];
       if (c != '%') {
         text_->push_back(c);

@@ -90,8 +90,8 @@ GridImpl::GridImpl(LaunchConfig config)
   dynamic_base_ = AlignUp(kernel_.info.static_shared, kernel_.dynamic_align);
   shared_bytes_ = dynamic_base_ + config_.dynamic_shared;
   uint32_t share = std::min(config_.local_limit / (warps_ * kWarpSize), kMaxLocalPerThread) & ~15u;
-  local_bytes_ =
-      kernel_.unbounded_stack ? std::max(share, kernel_.info.local_bytes) : kernel_.info.local_bytes;
+  uint32_t needed = kernel_.info.local_bytes;
+  local_bytes_ = std::min(kernel_.unbounded_stack ? std::max(share, needed) : needed, kMaxLocalPerThread);
   FillParamRows();
 }
 

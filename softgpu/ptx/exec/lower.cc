@@ -17,6 +17,11 @@ using stasis::StatusCode;
 
 namespace {
 
+// CUDA C++ Programming Guide, technical specifications: local memory a thread.
+constexpr uint64_t kMaxLocalBytes = 512 * 1024;
+// A warp's registers in one activation; far above what compilers make.
+constexpr uint32_t kMaxFrameBytes = 16 << 20;
+
 bool Is(std::string_view word, std::initializer_list<std::string_view> words) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
@@ -51,6 +56,10 @@ Result<LoweredFunction> FunctionLowering::Run() {
   LoweredFunction lowered;
   lowered.drafts = std::move(drafts_);
   std::vector<uint32_t> places = AllocateRows(vreg_bytes_, &lowered);
+  if (lowered.frame_bytes > kMaxFrameBytes) {
+    return Errorf(StatusCode::kUnsupported, "line %u: '%s' needs too many registers", source_.line,
+                  source_.name.c_str());
+  }
   for (std::vector<CallSlot>* slots : {&function_->params, &function_->results}) {
     for (CallSlot& s : *slots) {
       if (!s.is_register) continue;
@@ -72,7 +81,7 @@ Status FunctionLowering::PlaceLocals() {
     at = (at + align - 1) / align * align;
     locals_[v.name] = {static_cast<uint32_t>(at), v.size};
     at += v.size;
-    return at < (uint64_t{1} << 30);
+    return at <= kMaxLocalBytes;
   };
   auto slot = [&](const ptx::Variable& v, std::vector<CallSlot>* slots) {
     CallSlot s;
@@ -101,7 +110,7 @@ Status FunctionLowering::PlaceLocals() {
   for (const ptx::Variable& v : source_.locals) {
     if (v.space == Space::kLocal || v.space == Space::kParam) fits &= place(v);
   }
-  if (!fits || at >= (uint64_t{1} << 30)) {
+  if (!fits) {
     return Errorf(StatusCode::kUnsupported, "line %u: too much local memory in '%s'", source_.line,
                   source_.name.c_str());
   }

@@ -12,6 +12,12 @@ namespace {
 constexpr int64_t kSlice = 8192;         // instructions before a warp gives way
 constexpr int64_t kRotateAfter = 65536;  // instructions before a group gives way to others of its warp
 constexpr uint32_t kMaxDepth = 2048;
+constexpr uint64_t kMaxFrameBytes = 128 << 20;  // registers of all activations of a warp
+
+void FreeFrame(Frame* f) {
+  std::free(f->rows);
+  delete f;
+}
 
 uint32_t AlignUp(uint32_t value, uint32_t align) { return (value + align - 1) & ~(align - 1); }
 
@@ -29,10 +35,6 @@ uint64_t GridState::Clock() const {
 }
 
 Warp::~Warp() {
-  auto free_frame = [](Frame* f) {
-    std::free(f->rows);
-    delete f;
-  };
   // Activations still in use after a fault or a cancelled launch hang on the groups; each is freed once.
   std::vector<Frame*> used;
   auto add = [&](Frame* f) {
@@ -43,8 +45,8 @@ Warp::~Warp() {
   };
   for (const Group& g : groups) add(g.frame);
   if (mask != 0) add(frame);
-  for (Frame* f : used) free_frame(f);
-  for (Frame* f : spare_frames) free_frame(f);
+  for (Frame* f : used) FreeFrame(f);
+  for (Frame* f : spare_frames) FreeFrame(f);
   std::free(specials);
 }
 
@@ -56,11 +58,20 @@ Frame* Warp::TakeFrame(uint32_t bytes) {
     spare_frames.pop_back();
     return f;
   }
+  if (frame_bytes + bytes > kMaxFrameBytes) {
+    for (Frame* f : spare_frames) {
+      frame_bytes -= f->capacity;
+      FreeFrame(f);
+    }
+    spare_frames.clear();
+    if (frame_bytes + bytes > kMaxFrameBytes) return nullptr;
+  }
   auto* f = new Frame;
   f->capacity = AlignUp(std::max(bytes, 64u), 64);
   f->rows = static_cast<std::byte*>(std::aligned_alloc(64, f->capacity));
   STASIS_CHECK(f->rows != nullptr);
   std::memset(f->rows, 0, f->capacity);
+  frame_bytes += f->capacity;
   return f;
 }
 
@@ -89,6 +100,7 @@ Frame* Warp::PushFrame(const Function& function, const Inst* call, uint32_t lane
   uint64_t top = uint64_t{frame->local_top} + AlignUp(function.local_bytes, 16);
   if (frame->depth + 1 >= kMaxDepth || top > local_bytes) return nullptr;
   Frame* f = TakeFrame(function.frame_bytes);
+  if (!f) return nullptr;
   f->function = &function;
   f->parent = frame;
   f->call = call;

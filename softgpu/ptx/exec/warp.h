@@ -80,6 +80,7 @@ struct Warp {
 
   std::vector<Group> groups;  // all but the running one
   std::vector<Frame*> spare_frames;
+  uint64_t frame_bytes = 0;  // of all activations that exist, in use or spare
   uint64_t picks = 0;
   int64_t spent = 0;               // work of the running group since it was chosen, when others were ready
   uint64_t wake = 0;               // steady clock ns; 0 = not asleep
@@ -134,6 +135,7 @@ struct Warp {
   void SetStop();
 
  private:
+  // Null when the activations of this warp would take too much memory.
   Frame* TakeFrame(uint32_t bytes);
 };
 
