@@ -174,7 +174,8 @@ ROUND:
   setp.ne.u32 %p2, %r59, 0;
   @%p2 bra MEET;
   add.u32 %r4, %r57, %r20;
-  st.global.u32 [%rd4], %r4;
+  // A block may be a round ahead of the one that reads this: the accesses race, and are volatile for that.
+  st.volatile.global.u32 [%rd4], %r4;
 MEET:
   barrier.sync 0;
   @%p2 bra WAIT_BLOCK;
