@@ -64,6 +64,14 @@ TEST_F(ContextTest, ResetGivesBackTheContextAndTheNextCallTakesANewOne) {
   EXPECT_EQ(cudaFree(memory), cudaSuccess);
 }
 
+TEST_F(ContextTest, AResetMayHaveReleasedTheContext) {
+  Fail("cuDevicePrimaryCtxRelease_v2", CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_EQ(cudaDeviceReset(), cudaSuccess);
+  Fail("cuDevicePrimaryCtxRelease_v2", CUDA_ERROR_UNKNOWN);
+  ASSERT_EQ(cudaFree(nullptr), cudaSuccess);
+  EXPECT_EQ(cudaDeviceReset(), cudaErrorUnknown);
+}
+
 TEST_F(ContextTest, AThreadLeftOnAResetContextIsMovedToTheNewOne) {
   ASSERT_EQ(cudaFree(nullptr), cudaSuccess);
   std::thread([] { EXPECT_EQ(cudaDeviceReset(), cudaSuccess); }).join();
