@@ -117,12 +117,23 @@ struct Exact {
            (signbit(a) ? 262144 : 0);
   }
 };
-struct MinMax {
+// Where the two zeros meet, either may come out.
+struct Smaller {
   template <typename T>
   __host__ __device__ T operator()(T a, T b) const {
-    return isnan(a) || isnan(b) || a == b
-               ? T(0)
-               : fmin(a, b) * T(0.5) + copysign(fmax(fabs(a), fabs(b)), b) * T(0.25);
+    return a == b ? T(0) : fmin(a, b);
+  }
+};
+struct Larger {
+  template <typename T>
+  __host__ __device__ T operator()(T a, T b) const {
+    return a == b ? T(0) : fmax(a, b);
+  }
+};
+struct Copysign {
+  template <typename T>
+  __host__ __device__ T operator()(T a, T b) const {
+    return isnan(b) ? T(0) : copysign(fabs(a), b);
   }
 };
 struct Remainder {
@@ -137,11 +148,14 @@ void CheckExact() {
   Pairs(&a, &b, 61);
   const char* suffix = sizeof(T) == 4 ? ".f32" : ".f64";
   std::vector<double> order = RunTwo<Exact, double>(a, b);
-  std::vector<T> minmax = RunTwo<MinMax, T>(a, b), remainder = RunTwo<Remainder, T>(a, b);
+  std::vector<T> smaller = RunTwo<Smaller, T>(a, b), larger = RunTwo<Larger, T>(a, b);
+  std::vector<T> sign = RunTwo<Copysign, T>(a, b), remainder = RunTwo<Remainder, T>(a, b);
   for (size_t i = 0; i < a.size(); ++i) {
     std::string input = Text(a[i]) + ", " + Text(b[i]);
     Same(std::string("compare") + suffix, order[i], Exact()(a[i], b[i]), input);
-    Same(std::string("minmax") + suffix, minmax[i], MinMax()(a[i], b[i]), input);
+    Same(std::string("fmin") + suffix, smaller[i], Smaller()(a[i], b[i]), input);
+    Same(std::string("fmax") + suffix, larger[i], Larger()(a[i], b[i]), input);
+    Same(std::string("copysign") + suffix, sign[i], Copysign()(a[i], b[i]), input);
     Same(std::string("fmod") + suffix, remainder[i], Remainder()(a[i], b[i]), input);
   }
 }

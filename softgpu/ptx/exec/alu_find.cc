@@ -124,7 +124,7 @@ bool ReadOpcodeWord(std::string_view word, AluKey* key) {
       }
       return false;
     case AluCode::kShf:
-      key->left = word == "l";
+      key->left |= word == "l";
       return word == "l" || word == "r";
     case AluCode::kMin: case AluCode::kMax:
       if (word == "xorsign") return true;
