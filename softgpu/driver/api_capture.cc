@@ -59,6 +59,7 @@ CUresult End(CUstream handle, CUgraph* out) {
   bool valid = capture->status() == CU_STREAM_CAPTURE_STATUS_ACTIVE;
   bool joined = capture->Finish();
   *out = nullptr;
+  if ((!valid || !joined) && capture->own_graph()) entry.state().graphs.Remove(capture->graph()->handle());
   if (!valid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   if (!joined) return CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
   *out = capture->own_graph() ? entry.state().graphs.Add(capture->graph()) : capture->graph()->handle();

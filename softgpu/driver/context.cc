@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <utility>
 
 #include "softgpu/driver/capture.h"
@@ -24,6 +25,31 @@ uint64_t NextStreamId() {
   static std::atomic<uint64_t> next{1};
   return next.fetch_add(1, std::memory_order_relaxed);
 }
+
+// Tells a waiter that has a deadline, and may no longer be there, that everything before has ended.
+class DrainedAction final : public Action {
+ public:
+  DrainedAction() : Action(CU_GRAPH_NODE_TYPE_EMPTY, Runs::kInline) {}
+  CUresult Run(Context&) const override {
+    Tell();
+    return CUDA_SUCCESS;
+  }
+  void Skip(Context&, CUresult) const override { Tell(); }
+  bool WaitUntil(const stasis::Deadline& deadline) const {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, deadline.Remaining(), [this] { return drained_; });
+  }
+
+ private:
+  void Tell() const {
+    std::lock_guard lock(mutex_);
+    drained_ = true;
+    changed_.notify_all();
+  }
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  mutable bool drained_ = false;
+};
 
 }  // namespace
 
@@ -101,11 +127,27 @@ void Context::Drain() {
   for (const OpPtr& op : PendingOfAll()) op->Wait();
 }
 
-CUresult Context::Synchronize() {
-  for (const std::shared_ptr<Capture>& capture : captures()) {
-    capture->Invalidate();
-    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+bool Context::DrainUntil(const stasis::Deadline& deadline) {
+  if (deadline.never()) {
+    Drain();
+    return true;
   }
+  auto drained = std::make_shared<DrainedAction>();
+  OpPtr end = Op::Create(this, drained);
+  for (const OpPtr& op : PendingOfAll()) end->After(op);
+  end->Seal();
+  return drained->WaitUntil(deadline);
+}
+
+void Context::Rest() {
+  workers_->Rest();
+  sms_->Rest();
+}
+
+CUresult Context::Synchronize() {
+  std::vector<std::shared_ptr<Capture>> forbidding = captures();
+  for (const std::shared_ptr<Capture>& capture : forbidding) capture->Invalidate();
+  if (!forbidding.empty()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   Drain();
   Synchronized();
   return error();

@@ -61,10 +61,18 @@ CUresult GraphExec::Launch(Stream& stream) {
   if (forbidden != CUDA_SUCCESS) return forbidden;
   CUresult broken = context_->error();
   if (broken != CUDA_SUCCESS) return broken;
-  std::lock_guard lock(mutex_);
   OpPtr begin = Op::Create(context_, nullptr);
-  begin->After(last_);
   std::vector<OpPtr> ops;
+  Prepare(stream, begin, &ops);
+  for (const OpPtr& op : ops) op->Seal();
+  begin->Seal();
+  return CUDA_SUCCESS;
+}
+
+void GraphExec::Prepare(Stream& stream, const OpPtr& begin, std::vector<OpPtr>* ops_out) {
+  std::vector<OpPtr>& ops = *ops_out;
+  std::lock_guard lock(mutex_);
+  begin->After(last_);
   for (const Step& step : steps_) {
     bool run = step.enabled && step.action != nullptr;
     ActionPtr action = run ? step.action : nullptr;
@@ -91,9 +99,6 @@ CUresult GraphExec::Launch(Stream& stream) {
   }
   last_ = ops.back();
   stream.EnqueueSpan(begin, ops.back());
-  for (const OpPtr& op : ops) op->Seal();
-  begin->Seal();
-  return CUDA_SUCCESS;
 }
 
 GraphExec::Step* GraphExec::FindLocked(const Node& node) {

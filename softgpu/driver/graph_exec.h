@@ -48,6 +48,8 @@ class GraphExec {
   // Appends the graph's steps; roots depend on `before`. The last step is the graph's end.
   static CUresult Flatten(Graph& graph, const std::vector<size_t>& before, std::vector<Step>* steps,
                           CUgraphNode* error_node);
+  // Makes the Ops of one execution, not sealed, and gives them their place in the stream.
+  void Prepare(Stream& stream, const OpPtr& begin, std::vector<OpPtr>* ops);
   Step* FindLocked(const Node& node);
 
   Context* const context_;

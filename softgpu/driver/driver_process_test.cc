@@ -1,0 +1,166 @@
+// The library in whole processes: fork, unloading, a missing daemon, bad settings, loss of a device.
+#include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+
+#include "softgpu/driver/memory_testing.h"
+
+namespace softgpu {
+
+const std::vector<std::string> kDaemonOptions = {"--gpus", "3", "--memory", "256MiB"};
+
+namespace {
+
+#define EXPECT_OK(call) EXPECT_EQ(call, CUDA_SUCCESS)
+
+// Runs a role of this program with other settings; what it wrote on stderr is in *error.
+int RunChild(const std::string& role, const std::vector<std::string>& environment, std::string* error) {
+  char self[4096];
+  ssize_t length = readlink("/proc/self/exe", self, sizeof self);
+  ChildProgram child({std::string(self, static_cast<size_t>(length)), "--child", role}, -1, environment);
+  std::string output;
+  return child.Finish(&output, error);
+}
+
+int Lines(const std::string& text) { return static_cast<int>(std::count(text.begin(), text.end(), '\n')); }
+
+SOFTGPU_CHILD(forks) {
+  UseDevice();
+  CUdeviceptr address;
+  CHILD_CHECK(cuMemAlloc(&address, 4096) == CUDA_SUCCESS);
+  pid_t pid = fork();
+  if (pid == 0) {
+    int count;
+    CUdeviceptr other;
+    bool all = cuDeviceGetCount(&count) == CUDA_ERROR_NOT_INITIALIZED &&
+               cuInit(0) == CUDA_ERROR_NOT_INITIALIZED &&
+               cuMemAlloc(&other, 4) == CUDA_ERROR_NOT_INITIALIZED &&
+               cuCtxSynchronize() == CUDA_ERROR_NOT_INITIALIZED;
+    exit(all ? 0 : 1);  // with destructors: the child's end must not disturb the parent
+  }
+  int status = -1;
+  CHILD_CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+  CHILD_CHECK(cuMemsetD8(address, 1, 4096) == CUDA_SUCCESS);
+  CHILD_CHECK(cuMemFree(address) == CUDA_SUCCESS);
+  return 0;
+}
+
+TEST(ProcessTest, TheChildOfAForkCannotCall) {
+  std::string error;
+  EXPECT_EQ(RunChild("forks", {}, &error), 0) << error;
+}
+
+SOFTGPU_CHILD(unload) {
+  for (int round = 0; round < 2; round++) {
+    void* library = dlopen(LIBCUDA_PATH, RTLD_NOW | RTLD_LOCAL);
+    CHILD_CHECK(library != nullptr);
+    auto init = reinterpret_cast<CUresult (*)(unsigned)>(dlsym(library, "cuInit"));
+    auto retain =
+        reinterpret_cast<CUresult (*)(CUcontext*, CUdevice)>(dlsym(library, "cuDevicePrimaryCtxRetain"));
+    auto set = reinterpret_cast<CUresult (*)(CUcontext)>(dlsym(library, "cuCtxSetCurrent"));
+    auto load = reinterpret_cast<CUresult (*)(CUmodule*, const void*)>(dlsym(library, "cuModuleLoadData"));
+    auto get = reinterpret_cast<CUresult (*)(CUfunction*, CUmodule, const char*)>(
+        dlsym(library, "cuModuleGetFunction"));
+    auto launch = reinterpret_cast<decltype(&cuLaunchKernel)>(dlsym(library, "cuLaunchKernel"));
+    auto alloc = reinterpret_cast<CUresult (*)(CUdeviceptr*, size_t)>(dlsym(library, "cuMemAlloc_v2"));
+    CUcontext context;
+    CUmodule module;
+    CUfunction function;
+    uint64_t address, value = 3;
+    CHILD_CHECK(init(0) == CUDA_SUCCESS && retain(&context, 0) == CUDA_SUCCESS &&
+                set(context) == CUDA_SUCCESS);
+    CHILD_CHECK(load(&module, kTestPtx) == CUDA_SUCCESS && get(&function, module, "store") == CUDA_SUCCESS);
+    CUdeviceptr word;
+    CHILD_CHECK(alloc(&word, 4) == CUDA_SUCCESS);
+    address = word;
+    void* params[] = {&address, &value};
+    CHILD_CHECK(launch(function, 1, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr) == CUDA_SUCCESS);
+    CHILD_CHECK(dlclose(library) == 0);
+    std::ifstream maps("/proc/self/maps");
+    std::string text((std::istreambuf_iterator<char>(maps)), std::istreambuf_iterator<char>());
+    CHILD_CHECK(text.find("libcuda.so.1") == std::string::npos);
+    CHILD_CHECK(text.find("memfd:") == std::string::npos);
+    std::ifstream status("/proc/self/status");
+    std::string lines((std::istreambuf_iterator<char>(status)), std::istreambuf_iterator<char>());
+    CHILD_CHECK(lines.find("Threads:\t1\n") != std::string::npos);
+  }
+  return 0;
+}
+
+TEST(ProcessTest, UnloadingLeavesNothing) {
+  std::string error;
+  EXPECT_EQ(RunChild("unload", {}, &error), 0) << error;
+}
+
+SOFTGPU_CHILD(init) {
+  CUresult result = cuInit(0);
+  int count = 0;
+  if (result == CUDA_SUCCESS && cuDeviceGetCount(&count) != CUDA_SUCCESS) return 200;
+  return result == CUDA_SUCCESS ? count : 10 + static_cast<int>(result);
+}
+
+TEST(ProcessTest, MissingDaemonIsNoDevice) {
+  std::string error;
+  EXPECT_EQ(RunChild("init", {"SOFTGPU_SOCKET=/nonexistent/socket", "SOFTGPU_AUTOSTART=0"}, &error),
+            10 + CUDA_ERROR_NO_DEVICE);
+  EXPECT_EQ(Lines(error), 1) << error;
+}
+
+TEST(ProcessTest, BadSettingsAreNamed) {
+  for (const char* setting :
+       {"SOFTGPU_SMS=0", "SOFTGPU_SMS=many", "SOFTGPU_AUTOSTART=perhaps", "SOFTGPU_LOG=2"}) {
+    std::string error, name(setting, std::strchr(setting, '=') - setting);
+    EXPECT_EQ(RunChild("init", {setting}, &error), 10 + CUDA_ERROR_INVALID_VALUE) << setting;
+    EXPECT_EQ(Lines(error), 1) << error;
+    EXPECT_NE(error.find(name), std::string::npos) << error;
+  }
+}
+
+TEST(ProcessTest, VisibleDevices) {
+  std::string error;
+  EXPECT_EQ(RunChild("init", {}, &error), 3);
+  EXPECT_EQ(RunChild("init", {"CUDA_VISIBLE_DEVICES=2,0"}, &error), 2);
+  EXPECT_EQ(RunChild("init", {"CUDA_VISIBLE_DEVICES=1,7,0"}, &error), 1);
+  EXPECT_EQ(RunChild("init", {"CUDA_VISIBLE_DEVICES="}, &error), 10 + CUDA_ERROR_NO_DEVICE);
+  EXPECT_EQ(RunChild("init", {"CUDA_VISIBLE_DEVICES=GPU-"}, &error), 10 + CUDA_ERROR_NO_DEVICE);
+  ASSERT_EQ(cuInit(0), CUDA_SUCCESS);
+  CUuuid uuid;
+  EXPECT_OK(cuDeviceGetUuid(&uuid, 1));
+  char prefix[64];
+  std::snprintf(prefix, sizeof prefix, "CUDA_VISIBLE_DEVICES=GPU-%02x%02x%02x%02x", uuid.bytes[0] & 0xff,
+                uuid.bytes[1] & 0xff, uuid.bytes[2] & 0xff, uuid.bytes[3] & 0xff);
+  EXPECT_EQ(RunChild("init", {prefix}, &error), 1);
+}
+
+TEST(ProcessTest, LossOfOneDeviceLeavesTheOthers) {
+  CUcontext lost = UseDevice(2);
+  uint32_t* flag = nullptr;
+  EXPECT_OK(cuMemHostAlloc(reinterpret_cast<void**>(&flag), 64, CU_MEMHOSTALLOC_PORTABLE));
+  *flag = 0;
+  TestKernel spin(kTestPtx, "spin");
+  EXPECT_OK(spin.Launch({reinterpret_cast<uint64_t>(flag)}));
+  CUcontext sound = UseDevice(1);
+  ConnectOptions options;
+  options.observer = true;
+  auto tool = DeviceClient::Connect(options, nullptr);
+  ASSERT_TRUE(tool.ok()) << tool.status().ToString();
+  Fault fault;
+  fault.kind = FaultKind::kFellOffBus;
+  ASSERT_TRUE((*tool)->InjectFault(2, fault).ok());
+  EXPECT_OK(cuCtxSetCurrent(lost));
+  EXPECT_EQ(cuCtxSynchronize(), CUDA_ERROR_DEVICE_UNAVAILABLE);
+  CUdeviceptr address;
+  EXPECT_EQ(cuMemAlloc(&address, 4), CUDA_ERROR_DEVICE_UNAVAILABLE);
+  EXPECT_OK(cuCtxSetCurrent(sound));
+  EXPECT_OK(cuMemAlloc(&address, 4));
+  EXPECT_OK(cuMemsetD32(address, 1, 1));
+  EXPECT_OK(cuCtxSynchronize());
+  EXPECT_OK(cuMemFree(address));
+}
+
+}  // namespace
+}  // namespace softgpu
