@@ -15,6 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/clock.h"
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/stream.h"
 #include "softgpu/driver/work.h"
@@ -76,6 +77,10 @@ class Context : public std::enable_shared_from_this<Context> {
   void ForgetThread(uint64_t thread);
   // Waits for all work of the context that was given so far. No capture rules, no printf.
   void Drain();
+  // The same; false when work is still going on at the deadline.
+  bool DrainUntil(const stasis::Deadline& deadline);
+  // Ends all threads of the context until there is work again. Nothing runs.
+  void Rest();
   // The synchronising call: Drain(), device printf, captures that forbid it. Returns the sticky error.
   CUresult Synchronize();
   // What follows a wait for work: device printf, and pools give memory back.

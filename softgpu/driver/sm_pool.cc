@@ -181,4 +181,12 @@ bool SmPool::Close(const stasis::Deadline& deadline) {
   return all;
 }
 
+void SmPool::Rest() {
+  Close(stasis::Deadline::Never());
+  std::lock_guard lock(mutex_);
+  threads_.clear();
+  pacer_started_ = false;
+  closing_ = false;
+}
+
 }  // namespace softgpu

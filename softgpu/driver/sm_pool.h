@@ -38,6 +38,8 @@ class SmPool {
   void Cancel();
   // False: threads did not end in time and were left behind.
   bool Close(const stasis::Deadline& deadline);
+  // Ends the threads for now; no grid is there and nobody submits meanwhile.
+  void Rest();
 
  private:
   struct Launch {

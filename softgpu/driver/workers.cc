@@ -59,4 +59,10 @@ bool WorkerPool::Close(const stasis::Deadline& deadline) {
   return all;
 }
 
+void WorkerPool::Rest() {
+  Close(stasis::Deadline::Never());
+  std::lock_guard lock(mutex_);
+  closing_ = false;
+}
+
 }  // namespace softgpu

@@ -21,6 +21,8 @@ class WorkerPool {
   void Post(OpPtr op);
   // Ends the threads. False: one is stuck in a function of the program and was left behind.
   bool Close(const stasis::Deadline& deadline);
+  // Ends the threads for now; the queue is empty and nobody posts meanwhile.
+  void Rest();
 
  private:
   void Loop();
