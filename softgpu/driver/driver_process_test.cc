@@ -136,6 +136,71 @@ TEST(ProcessTest, VisibleDevices) {
   EXPECT_EQ(RunChild("init", {prefix}, &error), 1);
 }
 
+SOFTGPU_CHILD(computes) {
+  UseDevice();
+  TestKernel store(kTestPtx, "store");
+  uint32_t* word = nullptr;
+  CHILD_CHECK(cuMemHostAlloc(reinterpret_cast<void**>(&word), 64, 0) == CUDA_SUCCESS);
+  CHILD_CHECK(store.Launch({reinterpret_cast<uint64_t>(word), 17}) == CUDA_SUCCESS);
+  CHILD_CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
+  return *word == 17 ? 0 : 1;
+}
+
+TEST(ProcessTest, ProcessesShareTheTimeOfADevice) {
+  UseDevice();
+  uint32_t* flag = nullptr;
+  EXPECT_OK(cuMemHostAlloc(reinterpret_cast<void**>(&flag), 64, 0));
+  __atomic_store_n(flag, 0, __ATOMIC_RELEASE);
+  {
+    TestKernel spin(kTestPtx, "spin");
+    EXPECT_OK(spin.Launch({reinterpret_cast<uint64_t>(flag)}));
+    std::string error;
+    // The other process computes although the kernel here never gives the device up by itself.
+    EXPECT_EQ(RunChild("computes", {}, &error), 0) << error;
+    EXPECT_EQ(cuStreamQuery(nullptr), CUDA_ERROR_NOT_READY);
+    __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
+    EXPECT_OK(cuCtxSynchronize());
+  }
+  EXPECT_OK(cuMemFreeHost(flag));
+}
+
+TEST(ProcessTest, ASlowDeviceTakesLonger) {
+  UseDevice();
+  CUevent begin, end;
+  EXPECT_OK(cuEventCreate(&begin, 0));
+  EXPECT_OK(cuEventCreate(&end, 0));
+  TestKernel busy(
+      ".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry busy()\n{\n  .reg .b32 %r<2>;\n"
+      "  .reg .pred %p<2>;\n  mov.u32 %r1, 0;\nagain:\n  add.u32 %r1, %r1, 1;\n  setp.lt.u32 %p1, %r1, "
+      "100000;\n"
+      "  @%p1 bra again;\n  ret;\n}\n",
+      "busy");
+  auto measure = [&] {
+    float milliseconds = 0;
+    EXPECT_OK(cuEventRecord(begin, nullptr));
+    EXPECT_OK(busy.Launch({}));
+    EXPECT_OK(cuEventRecord(end, nullptr));
+    EXPECT_OK(cuEventSynchronize(end));
+    EXPECT_OK(cuEventElapsedTime(&milliseconds, begin, end));
+    return milliseconds;
+  };
+  ConnectOptions options;
+  options.observer = true;
+  auto tool = DeviceClient::Connect(options, nullptr);
+  ASSERT_TRUE(tool.ok());
+  float fast = std::min({measure(), measure(), measure()});
+  Fault fault;
+  fault.kind = FaultKind::kSlow;
+  fault.factor = 0.1;
+  ASSERT_TRUE((*tool)->InjectFault(0, fault).ok());
+  // The event reaches this process on its own; until then kernels run at full speed.
+  EXPECT_TRUE(WithinASecond([&] { return measure() > 4 * fast; }));
+  fault.kind = FaultKind::kNone;
+  ASSERT_TRUE((*tool)->InjectFault(0, fault).ok());
+  EXPECT_OK(cuEventDestroy(begin));
+  EXPECT_OK(cuEventDestroy(end));
+}
+
 TEST(ProcessTest, LossOfOneDeviceLeavesTheOthers) {
   CUcontext lost = UseDevice(2);
   uint32_t* flag = nullptr;
