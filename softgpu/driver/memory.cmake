@@ -2,6 +2,10 @@
 set(SOFTGPU_DRIVER_MEMORY_SOURCES
   array.cc
   array_entry.cc
+  checkpoint.cc
+  checkpoint_entry.cc
+  ipc.cc
+  ipc_entry.cc
   memory_actions.cc
   memory_context.cc
   memory_copy.cc

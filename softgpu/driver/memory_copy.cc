@@ -144,10 +144,12 @@ class Pacer {
 
 bool Cancelled(const CopyPace& pace) { return pace.cancelled && pace.cancelled(); }
 
-// The memory that the driver knew when the job was made is still there.
+// The memory that the driver knew when the job was made is still there. By access rights, not by the table:
+// what was freed in stream order is out of the table and still there for the work before the free.
 bool StillThere(const MemoryManager& memory, const CopySide& side, const Box& box) {
   uint64_t span = 0;
-  return side.pageable() || (Span(box, side.pitch, side.slice, &span) && memory.Covers(side.address, span));
+  return side.pageable() ||
+         (Span(box, side.pitch, side.slice, &span) && memory.Reachable(side.address, span));
 }
 
 // A box whose rows follow each other without gaps on both sides is one long row.

@@ -78,11 +78,10 @@ class MemoryManager {
   void AddBlock(Block block, const std::vector<CUmemAccess_flags>& access);
   // Forgets a block without touching rights or pages; the physical memory goes to the caller.
   std::optional<Block> TakeBlock(uint64_t base, BlockKind kind);
+  // The memory behind the block is now known to other processes.
+  void MarkShared(uint64_t base);
   // Rights of whole large pages.
   void SetDeviceAccess(uint64_t base, uint64_t size, int device, CUmemAccess_flags flags);
-  uint64_t NextId();
-  // Changes the block based at `base` under the lock; false when there is none.
-  bool UpdateBlock(uint64_t base, const std::function<void(Block&)>& change);
 
   // --- Virtual memory management (memory_vmm.cc).
   CUresult Reserve(CUdeviceptr* address, uint64_t size, uint64_t alignment, CUdeviceptr hint);
@@ -117,6 +116,8 @@ class MemoryManager {
   MemoryView View(uint64_t address) const;
   // True when [address, address+size) is memory the driver knows, in one block or in adjacent mappings.
   bool Covers(uint64_t address, uint64_t size) const;
+  // True when some device may read all of [address, address+size). Takes no lock.
+  bool Reachable(uint64_t address, uint64_t size) const;
   struct MappingInfo {
     VmmMapping mapping;
     uint64_t address = 0;

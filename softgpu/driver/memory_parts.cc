@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "softgpu/driver/checkpoint.h"
 #include "softgpu/driver/context.h"
 #include "softgpu/driver/state.h"
 
@@ -16,8 +17,17 @@ stasis::Result<std::unique_ptr<MemoryParts>> MemoryParts::Create(State& state) {
   parts->arrays_ = std::make_unique<ArrayTable>(*parts->manager_);
   parts->textures_ = std::make_unique<TextureTable>(*parts->manager_, *parts->arrays_);
   parts->pools_ = std::make_unique<PoolTable>(*parts->manager_);
+  parts->ipc_ = std::make_unique<IpcTable>(*parts->manager_);
+  parts->checkpointer_ = Checkpointer::Start(state);
+  if (parts->checkpointer_ == nullptr) {
+    return stasis::Errorf(stasis::StatusCode::kResourceExhausted, "no thread for restoring");
+  }
   return parts;
 }
+
+MemoryParts::MemoryParts() = default;
+
+void MemoryParts::StopCheckpoints() { checkpointer_.reset(); }
 
 MemoryParts::~MemoryParts() {
   // At the end of the process the connection is closed, and the daemon has taken the memory back.
@@ -38,6 +48,7 @@ void MemoryParts::ContextDestroyed(Context& context) {
   textures_->RemoveContext(context.handle());
   arrays_->RemoveContext(context.handle());
   pools_->RemoveContext(context.handle());
+  ipc_->RemoveContext(context.handle());
   manager_->RemoveContext(context.handle());
 }
 

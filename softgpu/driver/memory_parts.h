@@ -6,12 +6,14 @@
 
 #include "base/status.h"
 #include "softgpu/driver/array.h"
+#include "softgpu/driver/ipc.h"
 #include "softgpu/driver/memory_manager.h"
 #include "softgpu/driver/pool.h"
 #include "softgpu/driver/texture.h"
 
 namespace softgpu {
 
+class Checkpointer;
 class Context;
 class State;
 
@@ -34,14 +36,20 @@ class MemoryParts {
   ArrayTable& arrays() { return *arrays_; }
   TextureTable& textures() { return *textures_; }
   PoolTable& pools() { return *pools_; }
+  IpcTable& ipc() { return *ipc_; }
+  Checkpointer& checkpointer() { return *checkpointer_; }
+  // Ends the thread that restores. No call is inside.
+  void StopCheckpoints();
 
  private:
-  MemoryParts() = default;
+  MemoryParts();
   // In this order: the later ones refer to the earlier ones.
   std::unique_ptr<MemoryManager> manager_;
   std::unique_ptr<ArrayTable> arrays_;
   std::unique_ptr<TextureTable> textures_;
   std::unique_ptr<PoolTable> pools_;
+  std::unique_ptr<IpcTable> ipc_;
+  std::unique_ptr<Checkpointer> checkpointer_;
 };
 
 }  // namespace softgpu

@@ -22,11 +22,6 @@ exec::Access ToAccess(CUmemAccess_flags flags) {
 
 }  // namespace
 
-uint64_t MemoryManager::NextId() {
-  std::lock_guard lock(mutex_);
-  return next_id_++;
-}
-
 CUresult MemoryManager::AllocateDevice(CUcontext context, uint64_t bytes, BlockKind kind,
                                        CUdeviceptr* address) {
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
@@ -180,12 +175,10 @@ void MemoryManager::SetDeviceAccess(uint64_t base, uint64_t size, int device, CU
   access_maps_[device]->Set(base, size, ToAccess(flags));
 }
 
-bool MemoryManager::UpdateBlock(uint64_t base, const std::function<void(Block&)>& change) {
+void MemoryManager::MarkShared(uint64_t base) {
   std::lock_guard lock(mutex_);
   auto found = blocks_.find(base);
-  if (found == blocks_.end()) return false;
-  change(found->second);
-  return true;
+  if (found != blocks_.end() && found->second.physical != nullptr) found->second.physical->shared = true;
 }
 
 }  // namespace softgpu

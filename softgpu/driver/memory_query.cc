@@ -114,6 +114,17 @@ bool MemoryManager::Covers(uint64_t address, uint64_t size) const {
   }
 }
 
+bool MemoryManager::Reachable(uint64_t address, uint64_t size) const {
+  auto by = [address, size](const std::unique_ptr<exec::AccessMap>& map) {
+    for (uint64_t done = 0; done < size; done += kLargePage) {
+      uint64_t bytes = std::min(kLargePage, size - done);
+      if (!map->Allows(address + done, static_cast<unsigned>(bytes), false)) return false;
+    }
+    return true;
+  };
+  return std::any_of(access_maps_.begin(), access_maps_.end(), by);
+}
+
 CUresult MemoryManager::SetSyncMemops(uint64_t address, bool on) {
   std::lock_guard lock(mutex_);
   const Block* block = BlockOfLocked(address);

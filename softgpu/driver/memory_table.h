@@ -40,7 +40,6 @@ struct Block {
   bool shared_slab = false;                      // cut from one of its context's slabs
   CUmemoryPool pool = nullptr;                   // kPool
   std::shared_ptr<Physical> physical = nullptr;  // none for host memory
-  uint64_t ipc_opens = 0;                        // kIpc
   uint64_t end() const { return base + size; }
 };
 

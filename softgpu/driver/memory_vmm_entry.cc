@@ -1,6 +1,8 @@
 // Entry points: virtual memory management.
 #include <cuda.h>
 
+#include <algorithm>
+
 #include "softgpu/driver/entry.h"
 #include "softgpu/driver/memory_actions.h"
 #include "softgpu/driver/memory_parts.h"
@@ -71,6 +73,11 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessD
   Entry entry(Need::kInit);
   if (!entry.ok()) return entry.result();
   if (desc == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // Work that was given before keeps the rights it was given with; more rights do it no harm.
+  bool takes_away = std::any_of(desc, desc + count, [](const CUmemAccessDesc& one) {
+    return one.flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  });
+  if (takes_away) DrainUsers(entry, nullptr);
   return Manager(entry).SetAccess(ptr, size, desc, count);
 }
 

@@ -33,7 +33,10 @@ CUresult ErrorOfFault(FaultKind kind) {
 }  // namespace
 
 State::State() = default;
-State::~State() = default;
+State::~State() {
+  // Its thread uses what is declared behind the memory's parts, and so is destroyed before them.
+  if (memory_ != nullptr) memory_->StopCheckpoints();
+}
 
 State* State::Get() { return the_state.load(std::memory_order_acquire); }
 
