@@ -79,8 +79,12 @@ class Node:
                               timeout=30, check=False)
 
     def devices(self):
-        """softgpu-smi's own view, one dictionary a device."""
+        """softgpu-smi's own view: one dictionary a device, with the pids that have a context or memory there."""
         result = self.smi("--json")
         if result.returncode != 0:
             raise RuntimeError("softgpu-smi: " + result.stderr)
-        return json.loads(result.stdout)["devices"]
+        report = json.loads(result.stdout)
+        for device in report["devices"]:
+            device["pids"] = [process["pid"] for process in report["processes"] for use in process["devices"]
+                              if use["index"] == device["index"] and (use["contexts"] or use["memory"])]
+        return report["devices"]

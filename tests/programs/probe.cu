@@ -57,7 +57,8 @@ static int Loop(int argc, char** argv) {
   long limit = argc > 3 ? std::atol(argv[3]) : -1;
   for (long step = 0; error == cudaSuccess && step != limit; ++step) {
     Increment<<<1, 32>>>(cell);
-    error = cudaDeviceSynchronize();
+    error = cudaGetLastError();
+    if (error == cudaSuccess) error = cudaDeviceSynchronize();
     if (step == 0) Show("first", error);
   }
   Show("last", error);

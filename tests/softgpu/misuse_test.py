@@ -90,7 +90,8 @@ class Images(unittest.TestCase):
     def test_damaged_fat_binary(self):
         with open(PROBE, "rb") as file:
             program = file.read()
-        start = program.index(b"\x50\xed\x55\xba")
+        # The last one: the first is an unreferenced image of nvcc's device link step, without PTX.
+        start = program.rindex(b"\x50\xed\x55\xba")
         size = int.from_bytes(program[start + 8:start + 16], "little") + 16
         image = program[start:start + size]
         self.assertEqual(self.load(image)[0], "load cudaSuccess")

@@ -23,6 +23,11 @@ def wait_until(condition, seconds, what):
         time.sleep(0.01)
 
 
+def text_of(path):
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
 def finish(process):
     out, err = process.communicate(timeout=60)
     return out, err
@@ -37,7 +42,7 @@ class Capacity(unittest.TestCase):
             for device in node.devices():
                 self.assertEqual(device["memory_total"], 2048 * MIB)
                 self.assertGreaterEqual(device["memory_used"], 1024 * MIB)
-                self.assertEqual(len(device["processes"]), 1)
+                self.assertEqual(device["pids"], [holders[device["index"]].pid])
             more = node.run(PROBE, "alloc", "1100", "2")
             self.assertEqual(more.stdout, "malloc cudaErrorMemoryAllocation\n", more.stderr)
             fits = node.run(PROBE, "alloc", "900", "2")
@@ -67,7 +72,7 @@ class Capacity(unittest.TestCase):
             self.assertIn("devices 2\n", node.run(PROBE, "properties", CUDA_VISIBLE_DEVICES="3,1").stdout)
             holder = node.start(PROBE, "alloc", "64", "0", CUDA_VISIBLE_DEVICES="3,1")
             self.assertEqual(holder.stdout.readline(), "malloc cudaSuccess\n")
-            self.assertEqual([len(device["processes"]) for device in node.devices()], [0, 0, 0, 1])
+            self.assertEqual([device["pids"] for device in node.devices()], [[], [], [], [holder.pid]])
             finish(holder)
 
 
@@ -143,19 +148,16 @@ class Processes(unittest.TestCase):
             plain = subprocess.Popen([shutil.which("sleep"), "1000"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                      stderr=subprocess.DEVNULL, start_new_session=True)
             result = dump(plain.pid)
-            self.assertEqual(result.returncode, 0, open(os.path.join(images, "dump.log"), errors="replace").read()[-2000:])
+            self.assertEqual(result.returncode, 0, text_of(os.path.join(images, "dump.log"))[-2000:])
             plain.wait()
 
             log = open(os.path.join(node.folder.name, "out"), "w+")
-            control_read, control_write = os.pipe()
             holder = subprocess.Popen([PROBE, "loop"], env=node.env(), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                       start_new_session=True)
-            os.close(control_read)
-            os.close(control_write)
-            wait_until(lambda: "first" in open(log.name).read(), 30, "the program has a context")
+            wait_until(lambda: "first" in text_of(log.name), 30, "the program has a context")
             result = dump(holder.pid)
             self.assertNotEqual(result.returncode, 0)
-            reason = open(os.path.join(images, "dump.log"), errors="replace").read()
+            reason = text_of(os.path.join(images, "dump.log"))
             self.assertRegex(reason, r"(?i)Error.*(unix|socket|external)", reason[-2000:])
             self.assertIsNone(holder.poll(), "a refused dump leaves the program running")
             holder.send_signal(signal.SIGKILL)
