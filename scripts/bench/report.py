@@ -1,0 +1,41 @@
+"""The form in which every benchmark reports: a table for people, JSON for programs."""
+
+import json
+import os
+import platform
+import statistics
+
+
+def machine():
+    model = ""
+    with open("/proc/cpuinfo", encoding="utf-8") as info:
+        for line in info:
+            if line.startswith("model name"):
+                model = line.split(":", 1)[1].strip()
+                break
+    return {"cpu": model, "cores": len(os.sched_getaffinity(0)), "kernel": platform.release(),
+            "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)}
+
+
+def row(name, unit, values, baseline=None, goal=None, met=None):
+    """`values` and `baseline` are the samples of one run each, taken alternately when both are given."""
+    ours = statistics.median(values)
+    base = statistics.median(baseline) if baseline else None
+    return {"name": name, "unit": unit, "ours": ours, "baseline": base, "ratio": ours / base if base else None,
+            "value": ours, "spread": [min(values), max(values)],
+            "baseline_spread": [min(baseline), max(baseline)] if baseline else None, "goal": goal, "met": met}
+
+
+def write(path, name, runs, results):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({"bench": name, "machine": machine(), "runs": runs, "results": results}, file, indent=2)
+        file.write("\n")
+    print(f"{'':34} {'median':>12} {'spread':>22} {'baseline':>12} {'ratio':>7}  unit, goal")
+    for r in results:
+        spread = f"{r['spread'][0]:.4g} .. {r['spread'][1]:.4g}"
+        base = f"{r['baseline']:.4g}" if r["baseline"] is not None else "-"
+        ratio = f"{r['ratio']:.3g}" if r["ratio"] is not None else "-"
+        goal = "" if r["goal"] is None else f", {r['goal']}: {'met' if r['met'] else 'MISSED'}"
+        print(f"{r['name']:34} {r['ours']:12.4g} {spread:>22} {base:>12} {ratio:>7}  {r['unit']}{goal}")
+    print(f"written to {path}")
