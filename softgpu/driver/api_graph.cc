@@ -203,6 +203,7 @@ CUresult CUDAAPI cuGraphClone(CUgraph* phGraphClone, CUgraph originalGraph) {
   std::shared_ptr<Graph> graph = entry.state().graphs.Find(originalGraph);
   if (graph == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (phGraphClone == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (graph->HasMemoryNodes()) return CUDA_ERROR_NOT_SUPPORTED;
   *phGraphClone = entry.state().graphs.Add(graph->Clone());
   return CUDA_SUCCESS;
 }

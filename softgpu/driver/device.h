@@ -55,6 +55,11 @@ class TimeSlice {
   std::set<SmPool*> pools_;
 };
 
+// Bytes of memory that graphs allocate (cuDeviceGetGraphMemAttribute).
+struct GraphMemoryUse {
+  std::atomic<uint64_t> used{0}, used_high{0}, reserved{0}, reserved_high{0};
+};
+
 class Device {
  public:
   Device(int ordinal, DeviceInfo info);
@@ -86,6 +91,7 @@ class Device {
     unsigned flags = 0;
   };
   Primary& primary() { return primary_; }
+  GraphMemoryUse& graph_memory() { return graph_memory_; }
 
  private:
   const int ordinal_;
@@ -94,6 +100,7 @@ class Device {
   std::atomic<double> slow_factor_;
   TimeSlice slice_;
   Primary primary_;
+  GraphMemoryUse graph_memory_;
 };
 
 }  // namespace softgpu

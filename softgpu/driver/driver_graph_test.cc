@@ -304,6 +304,47 @@ TEST_F(GraphTest, EventNodesRecordAndWaitAtEachLaunch) {
   OK(cuEventDestroy(event));
 }
 
+TEST_F(GraphTest, MemoryNodes) {
+  CUgraph graph, clone;
+  CUgraphNode alloc, set, copy, release;
+  CUDA_MEM_ALLOC_NODE_PARAMS params{};
+  params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  params.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  params.bytesize = 1 << 20;
+  CUcontext context;
+  OK(cuCtxGetCurrent(&context));
+  OK(cuGraphCreate(&graph, 0));
+  OK(cuGraphAddMemAllocNode(&alloc, graph, nullptr, 0, &params));
+  ASSERT_NE(params.dptr, 0u);
+  CUDA_MEMSET_NODE_PARAMS fill{params.dptr, 0, 77, 4, 1, 1};
+  OK(cuGraphAddMemsetNode(&set, graph, &alloc, 1, &fill, context));
+  CUDA_MEMCPY3D move{};
+  move.srcMemoryType = move.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  move.srcDevice = params.dptr;
+  move.dstDevice = word_;
+  move.WidthInBytes = 4;
+  move.Height = move.Depth = 1;
+  OK(cuGraphAddMemcpyNode(&copy, graph, &set, 1, &move, context));
+  EXPECT_EQ(cuGraphAddMemFreeNode(&release, graph, &copy, 1, word_), CUDA_ERROR_INVALID_VALUE);
+  OK(cuGraphAddMemFreeNode(&release, graph, &copy, 1, params.dptr));
+  EXPECT_EQ(cuGraphAddMemFreeNode(&release, graph, &copy, 1, params.dptr), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuGraphClone(&clone, graph), CUDA_ERROR_NOT_SUPPORTED);
+  CUgraphExec exec;
+  OK(cuGraphInstantiate(&exec, graph, 0));
+  Run(exec);
+  Run(exec);
+  EXPECT_EQ(Read(), 77u);
+  cuuint64_t used = 1, high = 0, reserved = 0;
+  OK(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &used));
+  OK(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, &high));
+  EXPECT_EQ(used, 0u);
+  EXPECT_EQ(high, params.bytesize);
+  OK(cuGraphDestroy(graph));
+  OK(cuGraphExecDestroy(exec));
+  OK(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved));
+  EXPECT_EQ(reserved, 0u);
+}
+
 TEST_F(GraphTest, UserObjectsLiveAsLongAsTheGraphs) {
   int destroyed = 0;
   CUuserObject object;

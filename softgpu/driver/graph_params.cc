@@ -72,6 +72,7 @@ CUresult MakeHost(const CUDA_HOST_NODE_PARAMS& params, ActionPtr* out) {
 CUresult MakeChild(CUgraph handle, ActionPtr* out) {
   std::shared_ptr<Graph> graph = State::Get()->graphs.Find(handle);
   if (graph == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (graph->HasMemoryNodes()) return CUDA_ERROR_NOT_SUPPORTED;
   std::shared_ptr<Graph> clone = graph->Clone();
   State::Get()->graphs.Add(clone);
   *out = std::make_shared<ChildAction>(std::move(clone));
@@ -126,7 +127,7 @@ CUresult MakeAny(Context& context, const CUgraphNodeParams& params, ActionPtr* o
       return NotSupported("graph node: conditional", &said);
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
-      return NotSupported("graph node: memory allocation", &said);
+      return NotSupported("graph node: memory through cuGraphAddNode", &said);
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
       return NotSupported("graph node: external semaphore", &said);
