@@ -24,29 +24,43 @@ struct Word {
 };
 
 constexpr Word<AluCode> kOpcodes[] = {
-    {"add", AluCode::kAdd},     {"addc", AluCode::kAdd},   {"sub", AluCode::kSub},     {"subc", AluCode::kSub},
-    {"mul", AluCode::kMul},     {"mad", AluCode::kMad},    {"madc", AluCode::kMad},    {"fma", AluCode::kFma},
-    {"div", AluCode::kDiv},     {"rem", AluCode::kRem},    {"min", AluCode::kMin},     {"max", AluCode::kMax},
-    {"abs", AluCode::kAbs},     {"neg", AluCode::kNeg},    {"sad", AluCode::kSad},     {"dp2a", AluCode::kDp2a},
-    {"dp4a", AluCode::kDp4a},   {"mul24", AluCode::kMul24}, {"mad24", AluCode::kMad24}, {"sqrt", AluCode::kSqrt},
-    {"rcp", AluCode::kRcp},     {"rsqrt", AluCode::kRsqrt}, {"ex2", AluCode::kEx2},     {"lg2", AluCode::kLg2},
-    {"sin", AluCode::kSin},     {"cos", AluCode::kCos},    {"tanh", AluCode::kTanh},   {"copysign", AluCode::kCopysign},
-    {"testp", AluCode::kTestp}, {"and", AluCode::kAnd},    {"or", AluCode::kOr},       {"xor", AluCode::kXor},
-    {"not", AluCode::kNot},     {"cnot", AluCode::kCnot},  {"lop3", AluCode::kLop3},   {"shl", AluCode::kShl},
-    {"shr", AluCode::kShr},     {"shf", AluCode::kShf},    {"bfe", AluCode::kBfe},     {"bfi", AluCode::kBfi},
-    {"bfind", AluCode::kBfind}, {"brev", AluCode::kBrev},  {"clz", AluCode::kClz},     {"popc", AluCode::kPopc},
-    {"prmt", AluCode::kPrmt},   {"fns", AluCode::kFns},    {"bmsk", AluCode::kBmsk},   {"szext", AluCode::kSzext},
-    {"set", AluCode::kSet},     {"setp", AluCode::kSetp},  {"selp", AluCode::kSelp},   {"slct", AluCode::kSlct},
+    {"add", AluCode::kAdd},     {"addc", AluCode::kAdd},
+    {"sub", AluCode::kSub},     {"subc", AluCode::kSub},
+    {"mul", AluCode::kMul},     {"mad", AluCode::kMad},
+    {"madc", AluCode::kMad},    {"fma", AluCode::kFma},
+    {"div", AluCode::kDiv},     {"rem", AluCode::kRem},
+    {"min", AluCode::kMin},     {"max", AluCode::kMax},
+    {"abs", AluCode::kAbs},     {"neg", AluCode::kNeg},
+    {"sad", AluCode::kSad},     {"dp2a", AluCode::kDp2a},
+    {"dp4a", AluCode::kDp4a},   {"mul24", AluCode::kMul24},
+    {"mad24", AluCode::kMad24}, {"sqrt", AluCode::kSqrt},
+    {"rcp", AluCode::kRcp},     {"rsqrt", AluCode::kRsqrt},
+    {"ex2", AluCode::kEx2},     {"lg2", AluCode::kLg2},
+    {"sin", AluCode::kSin},     {"cos", AluCode::kCos},
+    {"tanh", AluCode::kTanh},   {"copysign", AluCode::kCopysign},
+    {"testp", AluCode::kTestp}, {"and", AluCode::kAnd},
+    {"or", AluCode::kOr},       {"xor", AluCode::kXor},
+    {"not", AluCode::kNot},     {"cnot", AluCode::kCnot},
+    {"lop3", AluCode::kLop3},   {"shl", AluCode::kShl},
+    {"shr", AluCode::kShr},     {"shf", AluCode::kShf},
+    {"bfe", AluCode::kBfe},     {"bfi", AluCode::kBfi},
+    {"bfind", AluCode::kBfind}, {"brev", AluCode::kBrev},
+    {"clz", AluCode::kClz},     {"popc", AluCode::kPopc},
+    {"prmt", AluCode::kPrmt},   {"fns", AluCode::kFns},
+    {"bmsk", AluCode::kBmsk},   {"szext", AluCode::kSzext},
+    {"set", AluCode::kSet},     {"setp", AluCode::kSetp},
+    {"selp", AluCode::kSelp},   {"slct", AluCode::kSlct},
     {"cvt", AluCode::kCvt},     {"mov", AluCode::kMov},
 };
 constexpr Word<Compare> kCompares[] = {
-    {"eq", Compare::kEq},   {"ne", Compare::kNe},   {"lt", Compare::kLt},   {"le", Compare::kLe},   {"gt", Compare::kGt},
-    {"ge", Compare::kGe},   {"lo", Compare::kLt},   {"ls", Compare::kLe},   {"hi", Compare::kGt},   {"hs", Compare::kGe},
-    {"equ", Compare::kEqu}, {"neu", Compare::kNeu}, {"ltu", Compare::kLtu}, {"leu", Compare::kLeu}, {"gtu", Compare::kGtu},
-    {"geu", Compare::kGeu}, {"num", Compare::kNum}, {"nan", Compare::kNan},
+    {"eq", Compare::kEq},   {"ne", Compare::kNe},   {"lt", Compare::kLt},   {"le", Compare::kLe},
+    {"gt", Compare::kGt},   {"ge", Compare::kGe},   {"lo", Compare::kLt},   {"ls", Compare::kLe},
+    {"hi", Compare::kGt},   {"hs", Compare::kGe},   {"equ", Compare::kEqu}, {"neu", Compare::kNeu},
+    {"ltu", Compare::kLtu}, {"leu", Compare::kLeu}, {"gtu", Compare::kGtu}, {"geu", Compare::kGeu},
+    {"num", Compare::kNum}, {"nan", Compare::kNan},
 };
 constexpr Word<Test> kTests[] = {
-    {"finite", Test::kFinite},       {"infinite", Test::kInfinite}, {"number", Test::kNumber},
+    {"finite", Test::kFinite},         {"infinite", Test::kInfinite}, {"number", Test::kNumber},
     {"notanumber", Test::kNotANumber}, {"normal", Test::kNormal},     {"subnormal", Test::kSubnormal},
 };
 constexpr Word<Permute> kPermutes[] = {
@@ -58,9 +72,9 @@ struct RoundWord {
   bool integral;
 };
 constexpr Word<RoundWord> kRounds[] = {
-    {"rn", {Round::kNearest, false}}, {"rz", {Round::kZero, false}},  {"rm", {Round::kDown, false}}, {"rp", {Round::kUp, false}},
-    {"rna", {Round::kNearestAway, false}}, {"rni", {Round::kNearest, true}}, {"rzi", {Round::kZero, true}},
-    {"rmi", {Round::kDown, true}}, {"rpi", {Round::kUp, true}},
+    {"rn", {Round::kNearest, false}}, {"rz", {Round::kZero, false}},         {"rm", {Round::kDown, false}},
+    {"rp", {Round::kUp, false}},      {"rna", {Round::kNearestAway, false}}, {"rni", {Round::kNearest, true}},
+    {"rzi", {Round::kZero, true}},    {"rmi", {Round::kDown, true}},         {"rpi", {Round::kUp, true}},
 };
 
 template <typename Value, size_t kCount>
@@ -71,13 +85,6 @@ const Value* Lookup(const Word<Value> (&table)[kCount], std::string_view name) {
   return nullptr;
 }
 
-bool IsFloat(Type t) {
-  switch (t) {
-    case Type::kF16: case Type::kF16x2: case Type::kBF16: case Type::kBF16x2: case Type::kF32: case Type::kF64: return true;
-    default: return false;
-  }
-}
-
 // Words that mean the same for every opcode; true when `word` was one of them.
 bool ReadCommonWord(std::string_view word, AluKey* key) {
   if (const RoundWord* round = Lookup(kRounds, word)) {
@@ -86,9 +93,10 @@ bool ReadCommonWord(std::string_view word, AluKey* key) {
     return true;
   }
   constexpr std::pair<std::string_view, bool AluKey::*> kFlags[] = {
-      {"ftz", &AluKey::ftz}, {"sat", &AluKey::sat}, {"satfinite", &AluKey::sat}, {"approx", &AluKey::approx},
-      {"full", &AluKey::full}, {"NaN", &AluKey::nan}, {"relu", &AluKey::relu}, {"wrap", &AluKey::wrap},
-      {"clamp", &AluKey::clamp}, {"shiftamt", &AluKey::shiftamt},
+      {"ftz", &AluKey::ftz},           {"sat", &AluKey::sat},   {"satfinite", &AluKey::satfinite},
+      {"approx", &AluKey::approx},     {"full", &AluKey::full}, {"NaN", &AluKey::nan},
+      {"relu", &AluKey::relu},         {"wrap", &AluKey::wrap}, {"clamp", &AluKey::clamp},
+      {"shiftamt", &AluKey::shiftamt},
   };
   for (const auto& [name, flag] : kFlags) {
     if (word == name) {
@@ -102,10 +110,18 @@ bool ReadCommonWord(std::string_view word, AluKey* key) {
 // Words whose meaning depends on the opcode.
 bool ReadOpcodeWord(std::string_view word, AluKey* key) {
   switch (key->code) {
-    case AluCode::kMul: case AluCode::kMad: case AluCode::kMul24: case AluCode::kMad24: case AluCode::kDp2a:
-      key->part = word == "lo" ? Part::kLo : word == "hi" ? Part::kHi : word == "wide" ? Part::kWide : key->part;
+    case AluCode::kMul:
+    case AluCode::kMad:
+    case AluCode::kMul24:
+    case AluCode::kMad24:
+    case AluCode::kDp2a:
+      key->part = word == "lo"     ? Part::kLo
+                  : word == "hi"   ? Part::kHi
+                  : word == "wide" ? Part::kWide
+                                   : key->part;
       return word == "lo" || word == "hi" || word == "wide";
-    case AluCode::kSet: case AluCode::kSetp:
+    case AluCode::kSet:
+    case AluCode::kSetp:
       if (const Compare* compare = Lookup(kCompares, word)) {
         key->compare = *compare;
         return true;
@@ -126,14 +142,16 @@ bool ReadOpcodeWord(std::string_view word, AluKey* key) {
     case AluCode::kShf:
       key->left |= word == "l";
       return word == "l" || word == "r";
-    case AluCode::kMin: case AluCode::kMax:
+    case AluCode::kMin:
+    case AluCode::kMax:
       if (word == "xorsign") return true;
       key->xorsign_abs |= word == "abs";
       return word == "abs";
     case AluCode::kCvt:
       if (word == "pack") key->code = AluCode::kCvtPack;
       return word == "pack";
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -143,11 +161,34 @@ Flow FlowOf(const Instruction& i) {
   return in ? (out ? Flow::kInOut : Flow::kIn) : out ? Flow::kOut : Flow::kNone;
 }
 
-Status Unsupported(const Instruction& i) { return Errorf(StatusCode::kUnsupported, "'%s' is not an instruction we know", i.Mnemonic().c_str()); }
+Status Unsupported(const Instruction& i) {
+  return Errorf(StatusCode::kUnsupported, "'%s' is not an instruction we know", i.Mnemonic().c_str());
+}
+
+// How many type words the opcode's longest form has.
+size_t MostTypes(AluCode code) {
+  switch (code) {
+    case AluCode::kCvtPack:
+      return 3;
+    case AluCode::kCvt:
+    case AluCode::kSet:
+    case AluCode::kSlct:
+    case AluCode::kDp2a:
+    case AluCode::kDp4a:
+    // Mixed precision: add.f32.f16.
+    case AluCode::kAdd:
+    case AluCode::kSub:
+    case AluCode::kFma:
+      return 2;
+    default:
+      return 1;
+  }
+}
 
 Result<AluKey> KeyOf(const Instruction& i) {
   const AluCode* code = Lookup(kOpcodes, i.opcode);
-  if (code == nullptr) return Errorf(StatusCode::kNotFound, "'%s' is not an arithmetic instruction", i.opcode.c_str());
+  if (code == nullptr)
+    return Errorf(StatusCode::kNotFound, "'%s' is not an arithmetic instruction", i.opcode.c_str());
   AluKey key;
   key.code = *code;
   key.carry = FlowOf(i);
@@ -159,40 +200,39 @@ Result<AluKey> KeyOf(const Instruction& i) {
     }
     if (!ReadOpcodeWord(word, &key) && !ReadCommonWord(word, &key)) return Unsupported(i);
   }
-  if (i.types.empty()) return Unsupported(i);
+  if (i.types.empty() || i.types.size() > MostTypes(key.code)) return Unsupported(i);
   key.type = i.types[0];
   key.source = i.types.size() > 1 ? i.types[1] : Type::kNone;
   if (key.code == AluCode::kLop3) {
     // The table is the last operand and part of what the function is.
-    if (i.operands.size() < 5 || i.operands[4].kind != Operand::Kind::kInt || i.operands[4].bits > 255) return Unsupported(i);
+    if (i.operands.size() < 5 || i.operands[4].kind != Operand::Kind::kInt || i.operands[4].bits > 255)
+      return Unsupported(i);
     key.lut = static_cast<uint8_t>(i.operands[4].bits);
   }
-  if (key.code == AluCode::kMov && key.type == Type::kPred) return Unsupported(i);
+  bool extreme = key.code == AluCode::kMin || key.code == AluCode::kMax;
+  if (extreme && i.operands.size() > 3) return Unsupported(i);  // the three-source forms
+  if (key.type == Type::kPred) return Unsupported(i);
   return key;
 }
 
-bool GoesToFloat(const AluKey& key) {
-  switch (key.code) {
-    case AluCode::kSet: return IsFloat(key.source);
-    case AluCode::kMov: case AluCode::kSelp: case AluCode::kSlct: return false;
-    default: return IsFloat(key.type);
-  }
-}
-
 bool Resolve(const AluKey& key, Isa isa, AluOp* op) {
-  struct Variant {
-    ResolveFn integer, floating, convert;
-  };
-  static constexpr Variant kVariants[] = {
-      {&isa_v2::ResolveInteger, &isa_v2::ResolveFloat, &isa_v2::ResolveConvert},
+  // First what the variant has, then what exists for the baseline only.
+  static constexpr ResolveFn kVariants[][3] = {
+    {&isa_v2::ResolveInteger, &isa_v2::ResolveFloat, &isa_v2::ResolveConvert},
 #if SOFTGPU_ALU_LEVELS > 1
-      {&isa_v3::ResolveInteger, &isa_v3::ResolveFloat, &isa_v3::ResolveConvert},
-      {&isa_v4::ResolveInteger, &isa_v4::ResolveFloat, &isa_v3::ResolveConvert},
+    {&isa_v3::ResolveInteger, &isa_v3::ResolveFloat, &isa_v3::ResolveConvert},
+    {&isa_v4::ResolveInteger, &isa_v4::ResolveFloat, &isa_v4::ResolveConvert},
 #endif
   };
-  const Variant& variant = kVariants[static_cast<unsigned>(isa)];
-  if (key.code == AluCode::kCvt || key.code == AluCode::kCvtPack) return variant.convert(key, op);
-  return GoesToFloat(key) ? variant.floating(key, op) : variant.integer(key, op);
+  static constexpr ResolveFn kRest[] = {&isa_v2::ResolveBits, &isa_v2::ResolveSmall, &isa_v2::ResolveCompare,
+                                        &isa_v2::ResolveConvertRest};
+  for (ResolveFn resolve : kVariants[static_cast<unsigned>(isa)]) {
+    if (resolve(key, op)) return true;
+  }
+  for (ResolveFn resolve : kRest) {
+    if (resolve(key, op)) return true;
+  }
+  return false;
 }
 
 Isa BestIsa() { return IsaRuns(Isa::kV4) ? Isa::kV4 : IsaRuns(Isa::kV3) ? Isa::kV3 : Isa::kV2; }
@@ -214,9 +254,12 @@ uint32_t BitsOf(float value) { return __builtin_bit_cast(uint32_t, value); }
 // A literal's value for floating point types: 0f and 0d literals are patterns of their own width.
 double LiteralValue(const Operand& operand) {
   switch (operand.kind) {
-    case Operand::Kind::kF32: return static_cast<double>(__builtin_bit_cast(float, static_cast<uint32_t>(operand.bits)));
-    case Operand::Kind::kF64: return __builtin_bit_cast(double, operand.bits);
-    default: return static_cast<double>(static_cast<int64_t>(operand.bits));
+    case Operand::Kind::kF32:
+      return static_cast<double>(__builtin_bit_cast(float, static_cast<uint32_t>(operand.bits)));
+    case Operand::Kind::kF64:
+      return __builtin_bit_cast(double, operand.bits);
+    default:
+      return static_cast<double>(static_cast<int64_t>(operand.bits));
   }
 }
 
@@ -224,27 +267,52 @@ double LiteralValue(const Operand& operand) {
 
 unsigned LaneBytes(Type type) {
   switch (type) {
-    case Type::kNone: case Type::kPred: return 0;
-    case Type::kU8: case Type::kS8: case Type::kB8: case Type::kU16: case Type::kS16: case Type::kB16: case Type::kF16: case Type::kBF16:
-    case Type::kE4M3: case Type::kE5M2: case Type::kE4M3x2: case Type::kE5M2x2:
+    case Type::kNone:
+    case Type::kPred:
+      return 0;
+    case Type::kU8:
+    case Type::kS8:
+    case Type::kB8:
+    case Type::kU16:
+    case Type::kS16:
+    case Type::kB16:
+    case Type::kF16:
+    case Type::kBF16:
+    case Type::kE4M3:
+    case Type::kE5M2:
+    case Type::kE4M3x2:
+    case Type::kE5M2x2:
       return 2;
-    case Type::kU64: case Type::kS64: case Type::kB64: case Type::kF64: case Type::kTexref: case Type::kSamplerref: case Type::kSurfref:
+    case Type::kU64:
+    case Type::kS64:
+    case Type::kB64:
+    case Type::kF64:
+    case Type::kTexref:
+    case Type::kSamplerref:
+    case Type::kSurfref:
       return 8;
-    case Type::kB128: return 16;
-    default: return 4;
+    case Type::kB128:
+      return 16;
+    default:
+      return 4;
   }
 }
 
 bool IsaRuns(Isa isa) {
   switch (isa) {
-    case Isa::kV2: return true;
+    case Isa::kV2:
+      return true;
 #if SOFTGPU_ALU_LEVELS == 1
-    default: return false;
+    default:
+      return false;
 #else
-    case Isa::kV3: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+    case Isa::kV3:
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+             __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
     default:
       return IsaRuns(Isa::kV3) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-             __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+             __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+             __builtin_cpu_supports("avx512vl");
 #endif
   }
 }
@@ -260,15 +328,22 @@ uint64_t EncodeImmediate(const Operand& operand, Type type) {
   bool literal_float = operand.kind == Operand::Kind::kF32 || operand.kind == Operand::Kind::kF64;
   switch (type) {
     // An integer literal in place of a float is its bit pattern.
-    case Type::kF64: return literal_float ? BitsOf(LiteralValue(operand)) : operand.bits;
-    case Type::kF32: case Type::kTF32:
-      return operand.kind == Operand::Kind::kF64 ? BitsOf(static_cast<float>(LiteralValue(operand))) : operand.bits & 0xffffffff;
-    default: break;
+    case Type::kF64:
+      return literal_float ? BitsOf(LiteralValue(operand)) : operand.bits;
+    case Type::kF32:
+    case Type::kTF32:
+      return operand.kind == Operand::Kind::kF64 ? BitsOf(static_cast<float>(LiteralValue(operand)))
+                                                 : operand.bits & 0xffffffff;
+    default:
+      break;
   }
   switch (LaneBytes(type)) {
-    case 2: return operand.bits & (type == Type::kU8 || type == Type::kS8 || type == Type::kB8 ? 0xff : 0xffff);
-    case 4: return operand.bits & 0xffffffff;
-    default: return operand.bits;
+    case 2:
+      return operand.bits & (type == Type::kU8 || type == Type::kS8 || type == Type::kB8 ? 0xff : 0xffff);
+    case 4:
+      return operand.bits & 0xffffffff;
+    default:
+      return operand.bits;
   }
 }
 

@@ -1,5 +1,5 @@
-// Half, bfloat16 and the 8-bit formats through double: every such value, product and correctly rounded sum is exact
-// there, so one rounding at the end gives the IEEE result. Included only by per-variant files.
+// Half, bfloat16 and the 8-bit formats through double: every such value, product and correctly rounded sum is
+// exact there, so one rounding at the end gives the IEEE result. Included only by per-variant files.
 #ifndef SOFTGPU_PTX_EXEC_ALU_HALF_H_
 #define SOFTGPU_PTX_EXEC_ALU_HALF_H_
 
@@ -31,7 +31,8 @@ struct SmallFloat {
       constexpr u64 kStep = static_cast<u64>(1023 + 1 - kBias - static_cast<int>(kMantissa)) << 52;
       return BitCast<double>(BitCast<u64>(static_cast<double>(magnitude) * BitCast<double>(kStep)) | sign);
     }
-    return BitCast<double>(sign | static_cast<u64>(static_cast<int>(exponent) - kBias + 1023) << 52 | mantissa);
+    return BitCast<double>(sign | static_cast<u64>(static_cast<int>(exponent) - kBias + 1023) << 52 |
+                           mantissa);
   }
 
   // Rounds; kSatFinite: beyond the largest finite value gives that value.
@@ -51,15 +52,20 @@ struct SmallFloat {
     if (drop > 54) drop = 54;
     u64 kept = mantissa >> drop, rest = mantissa & ((u64{1} << drop) - 1), half = u64{1} << (drop - 1);
     bool up = false;
-    if constexpr (kRound == Round::kNearest) up = rest > half || (rest == half && (kept & 1));
-    else if constexpr (kRound == Round::kNearestAway) up = rest >= half;
-    else if constexpr (kRound == Round::kUp) up = rest != 0 && !negative;
-    else if constexpr (kRound == Round::kDown) up = rest != 0 && negative;
+    if constexpr (kRound == Round::kNearest)
+      up = rest > half || (rest == half && (kept & 1));
+    else if constexpr (kRound == Round::kNearestAway)
+      up = rest >= half;
+    else if constexpr (kRound == Round::kUp)
+      up = rest != 0 && !negative;
+    else if constexpr (kRound == Round::kDown)
+      up = rest != 0 && negative;
     kept += up;
     // `kept` carries the hidden bit, which adds one to a biased exponent that starts one lower.
     u64 result = exponent < lowest ? kept : kept + (static_cast<u64>(exponent + kBias - 1) << kMantissa);
     if (result > kLargest) {
-      bool to_largest = kSatFinite || kRound == Round::kZero || (kRound == Round::kUp && negative) || (kRound == Round::kDown && !negative);
+      bool to_largest = kSatFinite || kRound == Round::kZero || (kRound == Round::kUp && negative) ||
+                        (kRound == Round::kDown && !negative);
       return sign | (to_largest ? kLargest : kFinite ? kNan : kExponentMask);
     }
     return sign | static_cast<u32>(result);
@@ -72,7 +78,8 @@ using E5m2 = SmallFloat<8, 5>;
 
 inline bool IsNan(double v) { return (BitCast<u64>(v) & ~(u64{1} << 63)) > u64{0x7ff} << 52; }
 
-// p + c to odd: inexact sums get their last bit set, so that a later rounding to fewer bits is not a second one.
+// p + c to odd: inexact sums get their last bit set, so that a later rounding to fewer bits is not a second
+// one.
 inline double AddToOdd(double p, double c) {
   double sum = p + c;
   u64 bits = BitCast<u64>(sum);

@@ -1,6 +1,6 @@
-// An ALU instruction as plain numbers, the form in which the text-reading front (alu_find.cc) asks an instruction-set
-// variant for its function. Plain data only: the variants are compiled for different CPUs, and an inline function of a
-// library that both use could otherwise end up compiled for the wrong one.
+// An ALU instruction as plain numbers, the form in which the text-reading front (alu_find.cc) asks an
+// instruction-set variant for its function. Plain data only: the variants are compiled for different CPUs,
+// and an inline function of a library that both use could otherwise end up compiled for the wrong one.
 #ifndef SOFTGPU_PTX_EXEC_ALU_KEY_H_
 #define SOFTGPU_PTX_EXEC_ALU_KEY_H_
 
@@ -12,15 +12,77 @@
 namespace softgpu::exec {
 
 enum class AluCode : uint8_t {
-  kAdd, kSub, kMul, kMad, kFma, kDiv, kRem, kMin, kMax, kAbs, kNeg, kSad, kDp2a, kDp4a, kMul24, kMad24, kSqrt, kRcp,
-  kRsqrt, kEx2, kLg2, kSin, kCos, kTanh, kCopysign, kTestp, kAnd, kOr, kXor, kNot, kCnot, kLop3, kShl, kShr, kShf, kBfe,
-  kBfi, kBfind, kBrev, kClz, kPopc, kPrmt, kFns, kBmsk, kSzext, kSet, kSetp, kSelp, kSlct, kCvt, kCvtPack, kMov,
+  kAdd,
+  kSub,
+  kMul,
+  kMad,
+  kFma,
+  kDiv,
+  kRem,
+  kMin,
+  kMax,
+  kAbs,
+  kNeg,
+  kSad,
+  kDp2a,
+  kDp4a,
+  kMul24,
+  kMad24,
+  kSqrt,
+  kRcp,
+  kRsqrt,
+  kEx2,
+  kLg2,
+  kSin,
+  kCos,
+  kTanh,
+  kCopysign,
+  kTestp,
+  kAnd,
+  kOr,
+  kXor,
+  kNot,
+  kCnot,
+  kLop3,
+  kShl,
+  kShr,
+  kShf,
+  kBfe,
+  kBfi,
+  kBfind,
+  kBrev,
+  kClz,
+  kPopc,
+  kPrmt,
+  kFns,
+  kBmsk,
+  kSzext,
+  kSet,
+  kSetp,
+  kSelp,
+  kSlct,
+  kCvt,
+  kCvtPack,
+  kMov,
 };
 
 enum class Part : uint8_t { kNone, kLo, kHi, kWide };
 enum class Round : uint8_t { kNone, kNearest, kZero, kDown, kUp, kNearestAway };
 enum class Compare : uint8_t {
-  kEq, kNe, kLt, kLe, kGt, kGe, kEqu, kNeu, kLtu, kLeu, kGtu, kGeu, kNum, kNan,
+  kEq,
+  kNe,
+  kLt,
+  kLe,
+  kGt,
+  kGe,
+  kEqu,
+  kNeu,
+  kLtu,
+  kLeu,
+  kGtu,
+  kGeu,
+  kNum,
+  kNan,
 };
 enum class Flow : uint8_t { kNone, kOut, kIn, kInOut };  // carry: .cc, c-variants, both
 enum class Test : uint8_t { kFinite, kInfinite, kNumber, kNotANumber, kNormal, kSubnormal };
@@ -36,18 +98,24 @@ struct AluKey {
   Flow carry = Flow::kNone;
   Test test = Test::kFinite;
   Permute permute = Permute::kDefault;
-  uint8_t lut = 0;       // lop3
+  uint8_t lut = 0;        // lop3
   bool integral = false;  // .rni .rzi .rmi .rpi
-  bool ftz = false, sat = false, approx = false, full = false, nan = false, xorsign_abs = false, relu = false;
+  bool ftz = false, sat = false, satfinite = false, approx = false, full = false, nan = false,
+       xorsign_abs = false, relu = false;
   bool left = false, wrap = false, shiftamt = false, clamp = false;
 };
 
-// Fills shape, function and types of *op; false when the variant has no such function.
+// Each fills shape, function and types of *op, or gives false when it has no such function.
 using ResolveFn = bool (*)(const AluKey& key, AluOp* op);
 namespace isa_v2 {
 bool ResolveInteger(const AluKey& key, AluOp* op);
 bool ResolveFloat(const AluKey& key, AluOp* op);
 bool ResolveConvert(const AluKey& key, AluOp* op);
+// What is rare exists for the baseline only.
+bool ResolveBits(const AluKey& key, AluOp* op);
+bool ResolveSmall(const AluKey& key, AluOp* op);
+bool ResolveCompare(const AluKey& key, AluOp* op);
+bool ResolveConvertRest(const AluKey& key, AluOp* op);
 }  // namespace isa_v2
 namespace isa_v3 {
 bool ResolveInteger(const AluKey& key, AluOp* op);
@@ -57,10 +125,11 @@ bool ResolveConvert(const AluKey& key, AluOp* op);
 namespace isa_v4 {
 bool ResolveInteger(const AluKey& key, AluOp* op);
 bool ResolveFloat(const AluKey& key, AluOp* op);
+bool ResolveConvert(const AluKey& key, AluOp* op);
 }  // namespace isa_v4
 
 enum class Isa : uint8_t { kV2, kV3, kV4 };  // x86-64-v2, -v3, -v4
-// Whether this CPU runs code of the variant.
+// Whether the variant was built and this CPU runs it.
 bool IsaRuns(Isa isa);
 // As FindAlu, for one variant; for tests, which compare them.
 stasis::Result<AluOp> FindAluForTest(const ptx::Instruction& instruction, Isa isa);

@@ -1,8 +1,9 @@
-// How a scalar rule becomes a function over 32 lanes. Included only by the files that are compiled once per instruction
-// set variant; everything has internal linkage, and no library header with inline functions is used.
+// How a scalar rule becomes a function over 32 lanes. Included only by the files that are compiled once per
+// instruction set variant; everything has internal linkage, and no library header with inline functions is
+// used.
 //
-// A rule is a type with D, A, B, C (lane types as stored) and static D Do(A, B, C). Do() must be total: it is computed
-// for inactive lanes too, whose values are arbitrary.
+// A rule is a type with D, A, B, C (lane types as stored) and static D Do(A, B, C). Do() must be total: it is
+// computed for inactive lanes too, whose values are arbitrary.
 #ifndef SOFTGPU_PTX_EXEC_ALU_LANES_H_
 #define SOFTGPU_PTX_EXEC_ALU_LANES_H_
 
@@ -28,43 +29,56 @@ inline To BitCast(From from) {
   return __builtin_bit_cast(To, from);
 }
 
-// Writes the lanes of mask; the full warp is the common case and vectorises to plain stores.
+template <typename T>
+struct Same3 {
+  using D = T;
+  using A = T;
+  using B = T;
+  using C = T;
+};
+
+// Writes the lanes of mask; the full warp is the common case and vectorises to plain stores. All results are
+// computed before the first is written, since the destination may overlap a source of another width.
 template <typename D, typename Compute>
 inline __attribute__((always_inline)) void Store(void* d, uint32_t mask, Compute compute) {
   D* to = static_cast<D*>(d);
+  D result[kWarpSize];
   if (__builtin_expect(mask == kAllLanes, 1)) {
-    D result[kWarpSize];
     for (unsigned l = 0; l < kWarpSize; ++l) result[l] = compute(l);
     for (unsigned l = 0; l < kWarpSize; ++l) to[l] = result[l];
     return;
   }
-  D result[kWarpSize];
   for (unsigned l = 0; l < kWarpSize; ++l) result[l] = compute(l);
   for (unsigned l = 0; l < kWarpSize; ++l) to[l] = mask >> l & 1 ? result[l] : to[l];
 }
 
+// Never inlined: InMode() relies on the call to keep the arithmetic between its changes of mode.
 template <typename R>
-void Unary(void* d, const void* a, const void*, const void*, uint32_t mask) {
+__attribute__((noinline)) void Unary(void* d, const void* a, const void*, const void*, uint32_t mask) {
   const typename R::A* x = static_cast<const typename R::A*>(a);
-  Store<typename R::D>(d, mask, [=](unsigned l) __attribute__((always_inline)) { return R::Do(x[l]); });
+  Store<typename R::D>(
+      d, mask, [=](unsigned l) __attribute__((always_inline)) { return R::Do(x[l]); });
 }
 template <typename R>
-void Binary(void* d, const void* a, const void* b, const void*, uint32_t mask) {
+__attribute__((noinline)) void Binary(void* d, const void* a, const void* b, const void*, uint32_t mask) {
   const typename R::A* x = static_cast<const typename R::A*>(a);
   const typename R::B* y = static_cast<const typename R::B*>(b);
-  Store<typename R::D>(d, mask, [=](unsigned l) __attribute__((always_inline)) { return R::Do(x[l], y[l]); });
+  Store<typename R::D>(
+      d, mask, [=](unsigned l) __attribute__((always_inline)) { return R::Do(x[l], y[l]); });
 }
 template <typename R>
-void Ternary(void* d, const void* a, const void* b, const void* c, uint32_t mask) {
+__attribute__((noinline)) void Ternary(void* d, const void* a, const void* b, const void* c, uint32_t mask) {
   const typename R::A* x = static_cast<const typename R::A*>(a);
   const typename R::B* y = static_cast<const typename R::B*>(b);
   const typename R::C* z = static_cast<const typename R::C*>(c);
-  Store<typename R::D>(d, mask, [=](unsigned l) __attribute__((always_inline)) { return R::Do(x[l], y[l], z[l]); });
+  Store<typename R::D>(
+      d, mask, [=](unsigned l) __attribute__((always_inline)) { return R::Do(x[l], y[l], z[l]); });
 }
 
-// The same under another rounding or flush mode of the FPU. The barriers keep loads, arithmetic and stores between the
-// two changes of mode.
-enum MxcsrBits : unsigned { kMxDefault = 0x1f80, kMxDown = 0x2000, kMxUp = 0x4000, kMxZero = 0x6000, kMxFlush = 0x8040 };
+// The same under another rounding mode of the FPU. The compiler does not know of the mode, so kFn must be a
+// function that is not inlined and whose rounding operations have sources from memory only: there is nothing
+// to fold or to move.
+enum MxcsrBits : unsigned { kMxDefault = 0x1f80, kMxDown = 0x2000, kMxUp = 0x4000, kMxZero = 0x6000 };
 template <LaneFn kFn, unsigned kBits>
 void InMode(void* d, const void* a, const void* b, const void* c, uint32_t mask) {
   _mm_setcsr(kMxDefault | kBits);
@@ -73,14 +87,17 @@ void InMode(void* d, const void* a, const void* b, const void* c, uint32_t mask)
   asm volatile("" ::: "memory");
   _mm_setcsr(kMxDefault);
 }
-// Picks the variant of kFn for the key's rounding and flush words.
 template <LaneFn kFn>
-LaneFn ForMode(const AluKey& key) {
-  switch (key.round) {
-    case Round::kDown: return key.ftz ? &InMode<kFn, kMxDown | kMxFlush> : &InMode<kFn, kMxDown>;
-    case Round::kUp: return key.ftz ? &InMode<kFn, kMxUp | kMxFlush> : &InMode<kFn, kMxUp>;
-    case Round::kZero: return key.ftz ? &InMode<kFn, kMxZero | kMxFlush> : &InMode<kFn, kMxZero>;
-    default: return key.ftz ? &InMode<kFn, kMxFlush> : kFn;
+LaneFn ForMode(Round round) {
+  switch (round) {
+    case Round::kDown:
+      return &InMode<kFn, kMxDown>;
+    case Round::kUp:
+      return &InMode<kFn, kMxUp>;
+    case Round::kZero:
+      return &InMode<kFn, kMxZero>;
+    default:
+      return kFn;
   }
 }
 
@@ -88,13 +105,15 @@ template <typename R>
 uint32_t CompareLanes(const void* a, const void* b) {
   const typename R::A* x = static_cast<const typename R::A*>(a);
   const typename R::A* y = static_cast<const typename R::A*>(b);
-  uint32_t bits = 0;
-  for (unsigned l = 0; l < kWarpSize; ++l) bits |= static_cast<uint32_t>(R::Do(x[l], y[l])) << l;
-  return bits;
+  alignas(32) s8 holds[kWarpSize];
+  for (unsigned l = 0; l < kWarpSize; ++l) holds[l] = R::Do(x[l], y[l]) ? -1 : 0;
+  const __m128i* halves = reinterpret_cast<const __m128i*>(holds);
+  return static_cast<u32>(_mm_movemask_epi8(_mm_load_si128(halves))) |
+         static_cast<u32>(_mm_movemask_epi8(_mm_load_si128(halves + 1))) << 16;
 }
 
-inline bool Fill(AluOp* op, LaneFn fn, unsigned sources, ptx::Type dest, ptx::Type a, ptx::Type b = ptx::Type::kNone,
-                 ptx::Type c = ptx::Type::kNone) {
+inline bool Fill(AluOp* op, LaneFn fn, unsigned sources, ptx::Type dest, ptx::Type a,
+                 ptx::Type b = ptx::Type::kNone, ptx::Type c = ptx::Type::kNone) {
   op->shape = AluOp::Shape::kLane;
   op->lane = fn;
   op->sources = static_cast<uint8_t>(sources);
