@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "softgpu/driver/context.h"
 #include "softgpu/driver/entry.h"
@@ -76,6 +77,12 @@ void WaitFor(const CUstreamBatchMemOpParams& op, const Context& context) {
   }
 }
 
+// A fence that ThreadSanitizer understands.
+void FullBarrier() {
+  static std::atomic<unsigned> everybody{0};
+  everybody.fetch_add(1, std::memory_order_seq_cst);
+}
+
 void Perform(const CUstreamBatchMemOpParams& op, const Context& context) {
   switch (op.operation) {
     case CU_STREAM_MEM_OP_WAIT_VALUE_32:
@@ -88,7 +95,7 @@ void Perform(const CUstreamBatchMemOpParams& op, const Context& context) {
       return __atomic_store_n(reinterpret_cast<cuuint64_t*>(op.writeValue.address), op.writeValue.value64,
                               __ATOMIC_RELEASE);
     default:
-      return __atomic_thread_fence(__ATOMIC_SEQ_CST);
+      return FullBarrier();
   }
 }
 
