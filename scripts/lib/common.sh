@@ -4,6 +4,8 @@ set -euo pipefail
 STASIS_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # Things that outlive a checkout: CRIU, a toolkit, downloaded sources.
 STASIS_CACHE=${STASIS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/stasis}
+# Checkouts in different places share one compiler cache.
+export CCACHE_BASEDIR=$STASIS_ROOT CCACHE_NOHASHDIR=1
 
 step() { printf '\n== %s\n' "$*" >&2; }
 note() { printf '   %s\n' "$*" >&2; }
