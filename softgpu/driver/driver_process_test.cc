@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "softgpu/driver/memory_testing.h"
@@ -54,6 +55,17 @@ TEST(ProcessTest, TheChildOfAForkCannotCall) {
   EXPECT_EQ(RunChild("forks", {}, &error), 0) << error;
 }
 
+// Whether a thread of the driver is alive; a sanitizer may have one of its own.
+bool HasDriverThread() {
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream comm(task.path() / "comm");
+    std::string name;
+    std::getline(comm, name);
+    if (name.rfind("softgpu-", 0) == 0) return true;
+  }
+  return false;
+}
+
 SOFTGPU_CHILD(unload) {
   for (int round = 0; round < 2; round++) {
     void* library = dlopen(LIBCUDA_PATH, RTLD_NOW | RTLD_LOCAL);
@@ -79,14 +91,13 @@ SOFTGPU_CHILD(unload) {
     address = word;
     void* params[] = {&address, &value};
     CHILD_CHECK(launch(function, 1, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr) == CUDA_SUCCESS);
+    CHILD_CHECK(HasDriverThread());
     CHILD_CHECK(dlclose(library) == 0);
     std::ifstream maps("/proc/self/maps");
     std::string text((std::istreambuf_iterator<char>(maps)), std::istreambuf_iterator<char>());
     CHILD_CHECK(text.find("libcuda.so.1") == std::string::npos);
     CHILD_CHECK(text.find("memfd:") == std::string::npos);
-    std::ifstream status("/proc/self/status");
-    std::string lines((std::istreambuf_iterator<char>(status)), std::istreambuf_iterator<char>());
-    CHILD_CHECK(lines.find("Threads:\t1\n") != std::string::npos);
+    CHILD_CHECK(!HasDriverThread());
   }
   return 0;
 }

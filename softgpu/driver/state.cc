@@ -79,12 +79,18 @@ stasis::Status State::Connect(bool resumed) {
 CUresult State::MakeDevices() {
   std::vector<DeviceInfo> visible = SelectVisible(client_->devices(), settings_);
   if (visible.empty()) return CUDA_ERROR_NO_DEVICE;
+  std::vector<std::unique_ptr<Device>> made;
   for (DeviceInfo& info : visible) {
-    auto device = std::make_unique<Device>(static_cast<int>(devices_.size()), std::move(info));
+    auto device = std::make_unique<Device>(static_cast<int>(made.size()), std::move(info));
     if (settings_.sms != 0) device->set_workers(settings_.sms);
     device->slice().Connect(client_.get(), device->daemon_ordinal());
     device->primary().handle = new CUctx_st{device->ordinal(), true};
-    devices_.push_back(std::move(device));
+    made.push_back(std::move(device));
+  }
+  {
+    // The receiving thread may be looking.
+    std::lock_guard lock(mutex_);
+    devices_ = std::move(made);
   }
   stasis::Result<std::unique_ptr<MemoryParts>> memory = MemoryParts::Create(*this);
   if (!memory.ok()) {
@@ -101,6 +107,7 @@ Device* State::FindDevice(CUdevice ordinal) const {
 }
 
 Device* State::FindDaemonDevice(uint32_t daemon_ordinal) const {
+  std::lock_guard lock(mutex_);
   for (const auto& device : devices_) {
     if (device->daemon_ordinal() == daemon_ordinal) return device.get();
   }
@@ -194,7 +201,12 @@ void State::OnCheckpointOp(const CheckpointEvent& event) {
 
 void State::OnDisconnected(const stasis::Status& why) {
   RawLog(LogLevel::kError, "lost the device daemon: %s", why.ToString().c_str());
-  for (const auto& device : devices_) device->slice().Lost();
+  std::vector<Device*> devices;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& device : devices_) devices.push_back(device.get());
+  }
+  for (Device* device : devices) device->slice().Lost();
   for (const std::shared_ptr<Context>& context : Contexts()) context->Break(CUDA_ERROR_DEVICE_UNAVAILABLE);
 }
 
