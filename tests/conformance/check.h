@@ -171,6 +171,8 @@ std::vector<T> Values(size_t count, unsigned seed) {
     T value;
     std::memcpy(&value, &bits, sizeof value);
     if constexpr (std::is_floating_point_v<T>) {
+      // The host's library treats signalling NaNs its own way.
+      if (IsNan(value)) value = Limits::quiet_NaN();
       if (values.size() % 2) value = static_cast<T>((static_cast<double>(bits >> 11) * 0x1p-53 - 0.5) * 200);
     } else {
       if (values.size() % 3 == 0) value = static_cast<T>(bits % 97);
