@@ -262,9 +262,10 @@ CUresult Checkpointer::Checkpoint(const Request&) {
 }
 
 void Checkpointer::LetGo() {
+  // Before the connection closes: whoever waits for that may wake us at once.
+  DropPendingWakes();
   state_.memory().manager().source().Disconnect();
   state_.Disconnect();
-  DropPendingWakes();
   std::lock_guard lock(mutex_);
   detached_ = true;
 }

@@ -30,17 +30,16 @@ CUresult IpcTable::GetHandle(CUdeviceptr address, CUipcMemHandle* handle) {
   if (!block || block->kind != BlockKind::kDevice) return CUDA_ERROR_INVALID_VALUE;
   Physical& memory = *block->physical;
   std::lock_guard lock(mutex_);
-  ForgetFreedLocked();
-  auto found = exported_.find(memory.daemon_id());
+  auto found = exported_.find(block->base);
   if (found == exported_.end()) {
     stasis::Result<stasis::Fd> token = memory.Export();
     if (!token.ok()) return MemoryError(token.status());
-    found = exported_.emplace(memory.daemon_id(), Exported{block->physical, *std::move(token)}).first;
+    found = exported_.emplace(block->base, *std::move(token)).first;
     memory_.MarkShared(block->base);
   }
   Wire wire;
   wire.pid = getpid();
-  wire.fd = found->second.token.get();
+  wire.fd = found->second.get();
   wire.daemon_id = memory.daemon_id();
   wire.offset = block->base - memory.home();
   wire.size = block->size;
@@ -48,8 +47,9 @@ CUresult IpcTable::GetHandle(CUdeviceptr address, CUipcMemHandle* handle) {
   return CUDA_SUCCESS;
 }
 
-void IpcTable::ForgetFreedLocked() {
-  std::erase_if(exported_, [](const auto& entry) { return entry.second.memory.expired(); });
+void IpcTable::Freed(CUdeviceptr address) {
+  std::lock_guard lock(mutex_);
+  exported_.erase(address);
 }
 
 CUresult IpcTable::Open(CUcontext context, int device, const CUipcMemHandle& handle, CUdeviceptr* address) {
@@ -110,7 +110,10 @@ CUresult IpcTable::Close(CUdeviceptr address) {
 
 void IpcTable::RemoveContext(CUcontext context) {
   std::lock_guard lock(mutex_);
-  ForgetFreedLocked();
+  std::erase_if(exported_, [&](const auto& entry) {
+    std::optional<Block> block = memory_.FindBlock(entry.first);
+    return !block || block->context == context;
+  });
   std::erase_if(opened_, [context](const auto& entry) { return entry.first.first == context; });
 }
 

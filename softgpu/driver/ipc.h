@@ -33,21 +33,18 @@ class IpcTable {
   CUresult Open(CUcontext context, int device, const CUipcMemHandle& handle, CUdeviceptr* address);
   // The users of the memory must be drained.
   CUresult Close(CUdeviceptr address);
+  // The allocation is gone, and with it its handle.
+  void Freed(CUdeviceptr address);
+  // Before the MemoryManager forgets the context's memory.
   void RemoveContext(CUcontext context);
 
  private:
   struct Wire;
-  // Descriptors of memory that has gone are closed.
-  void ForgetFreedLocked();
   CUresult Map(CUcontext context, int device, const Wire& wire, CUdeviceptr* address);
 
   MemoryManager& memory_;
   std::mutex mutex_;
-  struct Exported {
-    std::weak_ptr<Physical> memory;
-    stasis::Fd token;
-  };
-  std::map<uint64_t, Exported> exported_;  // by the daemon's id
+  std::map<CUdeviceptr, stasis::Fd> exported_;  // by the base of the allocation
   struct Opened {
     CUdeviceptr address = 0;
     uint64_t opens = 0;

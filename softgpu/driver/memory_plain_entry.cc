@@ -47,7 +47,9 @@ CUresult Free(Entry& entry, CUdeviceptr address) {
   DrainUsers(entry, block->context);
   if (block->kind == BlockKind::kPool) return FreePoolBlock(entry, *block);
   bool freeable = block->kind == BlockKind::kDevice || block->kind == BlockKind::kManaged;
-  return freeable ? memory.Free(address, block->kind) : CUDA_ERROR_INVALID_VALUE;
+  if (!freeable) return CUDA_ERROR_INVALID_VALUE;
+  entry.state().memory().ipc().Freed(address);
+  return memory.Free(address, block->kind);
 }
 
 // The block of a host pointer that the driver allocated or registered; `inside`: the pointer may lie anywhere

@@ -64,10 +64,12 @@ class FreeAction final : public Action {
 // Memory of cuMemAlloc may be freed in stream order too; "the driver assumes that all accesses are complete"
 // then.
 CUresult FreePlainAsync(Entry& entry, Stream& stream, const Block& block) {
-  MemoryManager* memory = &entry.state().memory().manager();
+  MemoryParts* parts = &entry.state().memory();
   uint64_t base = block.base;
-  return stream.Submit(MakeAction(Action::Runs::kWorker, [memory, base](Context&) {
-    (void)memory->Free(base, BlockKind::kDevice);
+  return stream.Submit(MakeAction(Action::Runs::kWorker, [parts, base](Context&) {
+    parts->ipc().Freed(base);
+    // Fails only when it was freed in between, which the free that came first has answered for.
+    (void)parts->manager().Free(base, BlockKind::kDevice);
     return CUDA_SUCCESS;
   }));
 }
