@@ -54,10 +54,11 @@ void DropPendingWakes() {
 
 void WaitForWake() {
   sigset_t set = WakeSet();
+  // Not the program's timers, should they use the same signal. (glibc shows tgkill's SI_TKILL as SI_USER.)
   siginfo_t info{};
   do {
-    info = {};
-  } while (sigwaitinfo(&set, &info) < 0 || info.si_code != SI_TKILL);
+    info.si_code = SI_KERNEL;
+  } while (sigwaitinfo(&set, &info) < 0 || info.si_code != SI_USER);
 }
 
 bool SendWake(pid_t pid, pid_t tid) { return syscall(SYS_tgkill, pid, tid, WakeSignal()) == 0; }
