@@ -32,8 +32,20 @@ cudaError_t AddPart(CUlinkState state, const void* part) {
                            header.header_size + header.entries_size, "fatbin", 0, nullptr, nullptr);
 }
 
+// A part without code for the device does not keep the others from being linked: nvcc adds its device runtime library
+// to every relocatable program, with PTX for the newest devices only. What is missing shows when it is looked up.
+cudaError_t AddParts(CUlinkState state, const void* const* parts) {
+  bool any = false;
+  for (; *parts != nullptr; ++parts) {
+    const cudaError_t error = AddPart(state, *parts);
+    if (error != cudaSuccess && error != cudaErrorNoKernelImageForDevice) return error;
+    any |= error == cudaSuccess;
+  }
+  return any ? cudaSuccess : cudaErrorNoKernelImageForDevice;
+}
+
 cudaError_t LinkAndLoad(CUlinkState state, const void* const* parts, CUlibrary* library) {
-  for (; *parts != nullptr; ++parts) RT_TRY(AddPart(state, *parts));
+  RT_TRY(AddParts(state, parts));
   void* image = nullptr;
   size_t size = 0;
   RT_TRY(CU(cuLinkComplete)(state, &image, &size));

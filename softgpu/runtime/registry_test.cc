@@ -98,6 +98,17 @@ TEST_F(RegistryTest, ALinkErrorIsReportedAndTheLinkStateFreed) {
   EXPECT_EQ(Calls("cuLibraryLoadData"), 0);
 }
 
+TEST_F(RegistryTest, LinkingFailsWhenNoPartHasCodeForTheDevice) {
+  const void* parts[] = {&fatbin_, nullptr};
+  FatbinWrapper wrapper{0x466243B1, 2, &fatbin_, parts};
+  Registered module(&wrapper);
+  module.Kernel(&g_stub_a, "a");
+  Fail("cuLinkAddData_v2", CUDA_ERROR_NO_BINARY_FOR_GPU);
+  cudaKernel_t kernel = nullptr;
+  EXPECT_EQ(__cudaGetKernel(&kernel, &g_stub_a), cudaErrorNoKernelImageForDevice);
+  EXPECT_EQ(Calls("cuLibraryLoadData"), 0);
+}
+
 TEST_F(RegistryTest, DamagedImagesAreReportedAtFirstUse) {
   fatbin_.magic = 0;
   FatbinWrapper not_a_wrapper{1, 1, &fatbin_, nullptr};

@@ -188,8 +188,12 @@ I Clamped(long double value) {
   return static_cast<I>(value);
 }
 template <int kMode>
-void CheckFloatToInt() {
+void CheckFloatToInt(bool flushes) {
   std::vector<float> a = Values<float>(4000, 71);
+  // -use_fast_math flushes subnormal sources, which directed roundings would otherwise see.
+  if (flushes) {
+    for (float& value : a) value = std::fpclassify(value) == FP_SUBNORMAL ? std::copysign(0.0f, value) : value;
+  }
   std::vector<int4> got = RunOne<FloatToInt<kMode>, int4>(a);
   for (size_t i = 0; i < a.size(); ++i) {
     if (IsNan(a[i])) continue;
@@ -349,10 +353,10 @@ int main() {
 #endif
   CheckIeee<double>();
   CheckExact<double>();
-  CheckFloatToInt<0>();
-  CheckFloatToInt<1>();
-  CheckFloatToInt<2>();
-  CheckFloatToInt<3>();
+  CheckFloatToInt<0>(kFast);
+  CheckFloatToInt<1>(kFast);
+  CheckFloatToInt<2>(kFast);
+  CheckFloatToInt<3>(kFast);
   CheckIntToFloat<0>();
   CheckIntToFloat<1>();
   CheckIntToFloat<2>();
