@@ -4,6 +4,7 @@
 #include <thread>
 #include <utility>
 
+#include "softgpu/driver/context.h"
 #include "softgpu/driver/sm_pool.h"
 
 namespace softgpu {
@@ -97,6 +98,8 @@ void TimeSlice::Disconnect() {
   revoked_ = false;
   changed_.notify_all();
 }
+
+Device::~Device() { delete primary_.handle; }
 
 Device::Device(int ordinal, DeviceInfo info)
     : ordinal_(ordinal), info_(std::move(info)), slow_factor_(info_.slow_factor) {

@@ -63,6 +63,9 @@ struct GraphMemoryUse {
 class Device {
  public:
   Device(int ordinal, DeviceInfo info);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
 
   int ordinal() const { return ordinal_; }  // CUdevice
   uint32_t daemon_ordinal() const { return info_.ordinal; }
@@ -82,7 +85,8 @@ class Device {
   // False for attributes that cuda.h 13.0 does not have.
   bool Attribute(CUdevice_attribute attribute, int* value) const;
 
-  // The primary context's handle is the same for the life of the process, whether or not it is active.
+  // The primary context's handle is the same for the life of the device, which owns it, whether or not it is
+  // active.
   struct Primary {
     std::mutex mutex;  // held while the context is made or torn down
     CUcontext handle = nullptr;
