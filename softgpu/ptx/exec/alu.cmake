@@ -31,3 +31,17 @@ add_library(softgpu_ptx_alu STATIC exec/alu_find.cc ${alu_objects_all})
 list(LENGTH alu_levels alu_level_count)
 target_compile_definitions(softgpu_ptx_alu PRIVATE SOFTGPU_ALU_LEVELS=${alu_level_count})
 target_link_libraries(softgpu_ptx_alu PUBLIC softgpu_ptx_front base)
+
+add_library(softgpu_ptx_alu_testing STATIC exec/alu_testing.cc)
+target_link_libraries(softgpu_ptx_alu_testing PUBLIC softgpu_ptx_alu PRIVATE GTest::gtest)
+target_compile_definitions(softgpu_ptx_alu_testing PRIVATE
+  SOFTGPU_ALU_MNEMONICS="${CMAKE_CURRENT_SOURCE_DIR}/exec/alu_mnemonics.txt")
+foreach(name alu_variant_test alu_integer_test alu_bits_test alu_float_test alu_small_test alu_convert_test alu_approx_test)
+  stasis_test(${name} SOURCES exec/${name}.cc LIBS softgpu_ptx_alu_testing LABELS softgpu)
+endforeach()
+
+find_package(benchmark QUIET)
+if(benchmark_FOUND)
+  add_executable(alu_bench exec/alu_bench.cc)
+  target_link_libraries(alu_bench PRIVATE softgpu_ptx_alu_testing benchmark::benchmark GTest::gtest)
+endif()

@@ -365,9 +365,8 @@ struct Pack2 {
   using A = s32;
   using B = s32;
   static u32 One(s32 v) {
-    using V = typename To::V;
     s32 most = static_cast<s32>(To::kMost), least = static_cast<s32>(To::kLeast);
-    return To::Put(static_cast<V>(v > most ? most : v < least ? least : v));
+    return static_cast<u32>(v > most ? most : v < least ? least : v) & ((1u << To::kBits) - 1);
   }
   static u32 Do(s32 a, s32 b) { return One(a) << To::kBits | One(b); }
 };
