@@ -86,7 +86,7 @@ TEST_F(Api, FreeWaitsForTheKernelThatUsesTheMemory) {
   CUdeviceptr target = Alloc(64);
   void* host = nullptr;
   ASSERT_EQ(cuMemHostAlloc(&host, 8, 0), CUDA_SUCCESS);
-  auto* flag = static_cast<volatile uint32_t*>(host);
+  auto* flag = static_cast<uint32_t*>(host);
   *flag = 0;
   TestKernel spin(kTestPtx, "spin"), store(kTestPtx, "store");
   CUstream stream = nullptr;
@@ -97,10 +97,10 @@ TEST_F(Api, FreeWaitsForTheKernelThatUsesTheMemory) {
   std::thread release([flag, stream] {
     // The free below is under way or about to be; either way it may not end before this.
     EXPECT_EQ(cuStreamQuery(stream), CUDA_ERROR_INVALID_CONTEXT) << "no context in this thread";
-    *flag = 1;
+    __atomic_store_n(flag, 1, __ATOMIC_SEQ_CST);
   });
   EXPECT_EQ(cuMemFree(target), CUDA_SUCCESS);
-  EXPECT_EQ(*flag, 1u);
+  EXPECT_EQ(__atomic_load_n(flag, __ATOMIC_SEQ_CST), 1u);
   release.join();
   EXPECT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS) << "the store found its memory";
 }
