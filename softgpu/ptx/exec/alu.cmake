@@ -1,7 +1,7 @@
 # The arithmetic of the executor. What programs spend their time in is compiled for several levels of the x86-64
 # instruction set, and the CPU's best is chosen at run time; the rest is compiled for the baseline, level 2, only. Under
 # sanitizers there is just the baseline: what they look for does not depend on the level.
-set(alu_hot exec/alu_integer.cc exec/alu_float.cc exec/alu_convert.cc)
+set(alu_hot exec/alu_integer.cc exec/alu_float.cc exec/alu_half.cc exec/alu_convert.cc)
 set(alu_rest exec/alu_bits.cc exec/alu_small.cc exec/alu_compare.cc exec/alu_convert_rest.cc)
 if(STASIS_ASAN OR STASIS_TSAN OR STASIS_FUZZ)
   set(alu_levels 2)

@@ -183,15 +183,13 @@ struct Szext : Same3<T> {
 };
 
 template <Permute kMode>
-struct Prmt : Same3<u32> {
+struct PrmtMode : Same3<u32> {
   static u32 Do(u32 a, u32 b, u32 c) {
     u64 pool = u64{b} << 32 | a;
     u32 result = 0;
     for (unsigned i = 0; i < 4; ++i) {
       unsigned n = c & 3, selector = 0;
-      if constexpr (kMode == Permute::kDefault)
-        selector = c >> (4 * i) & 15;
-      else if constexpr (kMode == Permute::kF4e)
+      if constexpr (kMode == Permute::kF4e)
         selector = n + i;
       else if constexpr (kMode == Permute::kB4e)
         selector = (n - i) & 7;
@@ -204,7 +202,6 @@ struct Prmt : Same3<u32> {
       else
         selector = (n & 1) * 2 + (i & 1);
       u32 byte = static_cast<u32>(pool >> (8 * (selector & 7))) & 0xff;
-      if (kMode == Permute::kDefault && (selector & 8)) byte = byte & 0x80 ? 0xff : 0;
       result |= byte << (8 * i);
     }
     return result;
@@ -394,25 +391,24 @@ bool ResolvePermute(const AluKey& k, AluOp* op) {
   LaneFn fn = nullptr;
   switch (k.permute) {
     case Permute::kDefault:
-      fn = &Ternary<Prmt<Permute::kDefault>>;
-      break;
+      return false;
     case Permute::kF4e:
-      fn = &Ternary<Prmt<Permute::kF4e>>;
+      fn = &Ternary<PrmtMode<Permute::kF4e>>;
       break;
     case Permute::kB4e:
-      fn = &Ternary<Prmt<Permute::kB4e>>;
+      fn = &Ternary<PrmtMode<Permute::kB4e>>;
       break;
     case Permute::kRc8:
-      fn = &Ternary<Prmt<Permute::kRc8>>;
+      fn = &Ternary<PrmtMode<Permute::kRc8>>;
       break;
     case Permute::kEcl:
-      fn = &Ternary<Prmt<Permute::kEcl>>;
+      fn = &Ternary<PrmtMode<Permute::kEcl>>;
       break;
     case Permute::kEcr:
-      fn = &Ternary<Prmt<Permute::kEcr>>;
+      fn = &Ternary<PrmtMode<Permute::kEcr>>;
       break;
     case Permute::kRc16:
-      fn = &Ternary<Prmt<Permute::kRc16>>;
+      fn = &Ternary<PrmtMode<Permute::kRc16>>;
       break;
   }
   return Fill(op, fn, 3, Type::kB32, Type::kB32, Type::kB32, Type::kB32);

@@ -217,11 +217,11 @@ Result<AluKey> KeyOf(const Instruction& i) {
 
 bool Resolve(const AluKey& key, Isa isa, AluOp* op) {
   // First what the variant has, then what exists for the baseline only.
-  static constexpr ResolveFn kVariants[][3] = {
-    {&isa_v2::ResolveInteger, &isa_v2::ResolveFloat, &isa_v2::ResolveConvert},
+  static constexpr ResolveFn kVariants[][4] = {
+    {&isa_v2::ResolveInteger, &isa_v2::ResolveFloat, &isa_v2::ResolveConvert, &isa_v2::ResolveHalf},
 #if SOFTGPU_ALU_LEVELS > 1
-    {&isa_v3::ResolveInteger, &isa_v3::ResolveFloat, &isa_v3::ResolveConvert},
-    {&isa_v4::ResolveInteger, &isa_v4::ResolveFloat, &isa_v4::ResolveConvert},
+    {&isa_v3::ResolveInteger, &isa_v3::ResolveFloat, &isa_v3::ResolveConvert, &isa_v3::ResolveHalf},
+    {&isa_v4::ResolveInteger, &isa_v4::ResolveFloat, &isa_v4::ResolveConvert, &isa_v4::ResolveHalf},
 #endif
   };
   static constexpr ResolveFn kRest[] = {&isa_v2::ResolveBits, &isa_v2::ResolveSmall, &isa_v2::ResolveCompare,

@@ -65,11 +65,11 @@ inline double Evaluate(double x) {
     case Approximate::kLg2:
       return LogTwo(x);
     case Approximate::kSin:
-      return x == 0 ? x : SinQuarter(x, 0);
+      return x == 0 ? x : SinQuarter(x, 0);  // keeps -0
     case Approximate::kCos:
       return SinQuarter(x, 1);
     case Approximate::kTanh:
-      return x == 0 ? x : HyperbolicTangent(x);
+      return HyperbolicTangent(x);
     case Approximate::kRsqrt:
       return 1 / Root(x);
     case Approximate::kRcp:

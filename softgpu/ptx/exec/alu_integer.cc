@@ -141,6 +141,18 @@ struct Shr : Same3<T> {
       return b >= kBits<T> ? T(0) : static_cast<T>(a >> b);
   }
 };
+// Each byte of the result is one of the eight source bytes, or its sign.
+struct Prmt : Same3<u32> {
+  static u32 Byte(u64 pool, u32 selector) {
+    u32 byte = static_cast<u32>(pool >> (8 * (selector & 7))) & 0xff;
+    u32 sign = (byte >> 7) * 0xff;
+    return selector & 8 ? sign : byte;
+  }
+  static u32 Do(u32 a, u32 b, u32 c) {
+    u64 pool = u64{b} << 32 | a;
+    return Byte(pool, c) | Byte(pool, c >> 4) << 8 | Byte(pool, c >> 8) << 16 | Byte(pool, c >> 12) << 24;
+  }
+};
 // Two 16-bit values in one register.
 template <typename Half, template <typename> class Rule>
 struct Packed : Same3<u32> {
@@ -318,6 +330,9 @@ bool ResolveInteger(const AluKey& k, AluOp* op) {
     case AluCode::kShl:
     case AluCode::kShr:
       return ResolveShift(k, op);
+    case AluCode::kPrmt:
+      return k.type == Type::kB32 && k.permute == Permute::kDefault &&
+             Fill(op, &Ternary<Prmt>, 3, k.type, k.type, k.type, k.type);
     case AluCode::kSetp:
       return ResolveOrder(k, op);
     case AluCode::kSelp:

@@ -110,6 +110,7 @@ using ResolveFn = bool (*)(const AluKey& key, AluOp* op);
 namespace isa_v2 {
 bool ResolveInteger(const AluKey& key, AluOp* op);
 bool ResolveFloat(const AluKey& key, AluOp* op);
+bool ResolveHalf(const AluKey& key, AluOp* op);
 bool ResolveConvert(const AluKey& key, AluOp* op);
 // What is rare exists for the baseline only.
 bool ResolveBits(const AluKey& key, AluOp* op);
@@ -120,11 +121,13 @@ bool ResolveConvertRest(const AluKey& key, AluOp* op);
 namespace isa_v3 {
 bool ResolveInteger(const AluKey& key, AluOp* op);
 bool ResolveFloat(const AluKey& key, AluOp* op);
+bool ResolveHalf(const AluKey& key, AluOp* op);
 bool ResolveConvert(const AluKey& key, AluOp* op);
 }  // namespace isa_v3
 namespace isa_v4 {
 bool ResolveInteger(const AluKey& key, AluOp* op);
 bool ResolveFloat(const AluKey& key, AluOp* op);
+bool ResolveHalf(const AluKey& key, AluOp* op);
 bool ResolveConvert(const AluKey& key, AluOp* op);
 }  // namespace isa_v4
 

@@ -8,25 +8,41 @@
 namespace softgpu::exec::SOFTGPU_ISA {
 namespace {
 
+// x's nearest integer, for |x| below 2^50, as a double and as an integer. Adding kShifter leaves it in the
+// low bits.
+struct Nearest {
+  double value;
+  s64 integer;
+};
+inline Nearest NearestTo(double x) {
+  constexpr double kShifter = 0x1.8p52;
+  double shifted = x + kShifter;
+  return {shifted - kShifter, static_cast<s64>(BitCast<u64>(shifted) - BitCast<u64>(kShifter))};
+}
+
+// Beyond 2^300 and 2^-300, which every destination has as infinity and zero, the result stays there.
 inline double TwoToThe(double x) {
-  if (x > 2000) x = 2000;
-  if (x < -2000) x = -2000;
-  if (!(x == x)) return x;
-  double whole = static_cast<double>(static_cast<s64>(x + (x < 0 ? -0.5 : 0.5)));
-  double y = (x - whole) * 0.69314718055994530942;
+  double inside = x > 300 ? 300 : x;
+  inside = inside < -300 ? -300 : inside;
+  Nearest n = NearestTo(inside);
+  double y = (inside - n.value) * 0.69314718055994530942;
   // exp(y) on [-0.35, 0.35] by its series.
   double sum = 1.0 / 6227020800;
-  constexpr double kTerms[] = {
-      1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720,
-      1.0 / 120,       1.0 / 24,       1.0 / 6,       0.5,          1.0,         1.0};
-  for (double term : kTerms) sum = sum * y + term;
-  int n = static_cast<int>(whole), half = n / 2;
-  auto power = [](int e) {
-    return e < -1022  ? 0.0
-           : e > 1023 ? BitCast<double>(u64{0x7ff} << 52)
-                      : BitCast<double>(static_cast<u64>(e + 1023) << 52);
-  };
-  return sum * power(half) * power(n - half);
+  sum = sum * y + 1.0 / 479001600;
+  sum = sum * y + 1.0 / 39916800;
+  sum = sum * y + 1.0 / 3628800;
+  sum = sum * y + 1.0 / 362880;
+  sum = sum * y + 1.0 / 40320;
+  sum = sum * y + 1.0 / 5040;
+  sum = sum * y + 1.0 / 720;
+  sum = sum * y + 1.0 / 120;
+  sum = sum * y + 1.0 / 24;
+  sum = sum * y + 1.0 / 6;
+  sum = sum * y + 0.5;
+  sum = sum * y + 1.0;
+  sum = sum * y + 1.0;
+  double power = BitCast<double>((static_cast<u64>(n.integer) + 1023) << 52);
+  return x == x ? sum * power : x;
 }
 inline double LogTwo(double x) {
   if (!(x >= 0)) return BitCast<double>(u64{0x7ff8} << 48);
@@ -51,15 +67,15 @@ inline double LogTwo(double x) {
 }
 // Sine of x + quarter * pi / 2.
 inline double SinQuarter(double x, int quarter) {
-  if (!(x - x == 0)) return BitCast<double>(u64{0x7ff8} << 48);
   double turns = x * 0.63661977236758134308;
-  if (turns > 0x1p50 || turns < -0x1p50) turns = 0;
-  s64 n = static_cast<s64>(turns + (turns < 0 ? -0.5 : 0.5));
-  double whole = static_cast<double>(n);
-  double y = (x - whole * 1.57079632673412561417) - whole * 6.07710050650619224932e-11;
-  // Of a huge angle no digit is left here, as in hardware, which reduces in single precision; but the sine
-  // stays one.
-  y = y > 0.7854 ? 0.7854 : y < -0.7854 ? -0.7854 : y;
+  // Of a huge angle no digit is left, as in hardware, which reduces in single precision; but the sine stays
+  // one.
+  turns = turns > 0x1p50 ? 0 : turns;
+  turns = turns < -0x1p50 ? 0 : turns;
+  Nearest n = NearestTo(turns);
+  double y = (x - n.value * 1.57079632673412561417) - n.value * 6.07710050650619224932e-11;
+  y = y > 0.7854 ? 0.7854 : y;
+  y = y < -0.7854 ? -0.7854 : y;
   double square = y * y;
   double sine =
       y * (1 + square * (-1.0 / 6 +
@@ -68,25 +84,20 @@ inline double SinQuarter(double x, int quarter) {
   double cosine =
       1 + square * (-0.5 +
                     square * (1.0 / 24 + square * (-1.0 / 720 + square * (1.0 / 40320 - square / 3628800))));
-  switch ((n + quarter) & 3) {
-    case 0:
-      return sine;
-    case 1:
-      return cosine;
-    case 2:
-      return -sine;
-    default:
-      return -cosine;
-  }
+  u64 place = static_cast<u64>(n.integer + quarter);
+  u64 bits = place & 1 ? BitCast<u64>(cosine) : BitCast<u64>(sine);
+  bits ^= (place & 2) << 62;
+  return x - x == 0 ? BitCast<double>(bits) : BitCast<double>(u64{0x7ff8} << 48);
 }
 inline double HyperbolicTangent(double x) {
-  if (!(x == x)) return x;
-  double magnitude = x < 0 ? -x : x;
-  if (magnitude > 20) return x < 0 ? -1 : 1;
-  if (magnitude < 1e-4) return x - x * x * x / 3;
-  double e = TwoToThe(magnitude * 2 * 1.44269504088896340736), result = (e - 1) / (e + 1);
-  return x < 0 ? -result : result;
+  double magnitude = BitCast<double>(BitCast<u64>(x) & ~(u64{1} << 63));
+  double bounded = magnitude > 40 ? 40 : magnitude;
+  double e = TwoToThe(bounded * 2 * 1.44269504088896340736), far = (e - 1) / (e + 1);
+  double near = magnitude - magnitude * magnitude * magnitude / 3;
+  double result = magnitude < 1e-4 ? near : far;
+  return BitCast<double>(BitCast<u64>(result) | (BitCast<u64>(x) & u64{1} << 63));
 }
+
 }  // namespace
 }  // namespace softgpu::exec::SOFTGPU_ISA
 

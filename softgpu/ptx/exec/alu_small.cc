@@ -1,5 +1,5 @@
-// Half and bfloat16 arithmetic, single and packed, and single precision arithmetic with half sources (PTX
-// ISA: half precision, mixed precision). Compiled for the baseline only.
+// Half and bfloat16 instructions with .ftz, .sat or .relu, minima, maxima and functions, and single precision
+// arithmetic with half sources (PTX ISA: half precision, mixed precision). Compiled for the baseline only.
 #include "softgpu/ptx/exec/alu_math.h"
 
 namespace softgpu::exec::SOFTGPU_ISA {
@@ -27,7 +27,7 @@ inline double Exact(double a, double b, double c) {
     case HalfOp::kEx2:
       return TwoToThe(a);
     default:
-      return a == 0 ? a : HyperbolicTangent(a);
+      return HyperbolicTangent(a);
   }
 }
 template <typename F, HalfOp kOp, unsigned kWords>
@@ -99,8 +99,6 @@ Chosen Choose(bool pair) {
 template <typename F, HalfOp kOp>
 Chosen ChooseArithmetic(unsigned words, bool pair) {
   switch (words) {
-    case 0:
-      return Choose<F, kOp, 0>(pair);
     case kFtz:
       return Choose<F, kOp, kFtz>(pair);
     case kSat:
