@@ -1,13 +1,17 @@
 #include "softgpu/driver/errors.h"
 
+#include <cstring>
+
 #include "base/raw_log.h"
 #include "softgpu/driver/error_table.h"
 
 namespace softgpu {
 
-const ErrorText* FindErrorText(CUresult code) {
+const ErrorText* FindErrorText(const CUresult& code) {
+  int number;
+  std::memcpy(&number, &code, sizeof number);
   for (size_t i = 0; i < kErrorTextCount; i++) {
-    if (kErrorTexts[i].code == code) return &kErrorTexts[i];
+    if (kErrorTexts[i].code == number) return &kErrorTexts[i];
   }
   return nullptr;
 }

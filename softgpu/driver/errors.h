@@ -13,8 +13,9 @@ struct ErrorText {
   const char* name;
   const char* text;
 };
-// Null for codes that cuda.h does not have.
-const ErrorText* FindErrorText(CUresult code);
+// Null for codes that cuda.h does not have. By reference, because a C caller may pass numbers that are no
+// value of the enumeration and must not be read as one.
+const ErrorText* FindErrorText(const CUresult& code);
 
 // The code for a failure of the daemon or the system.
 CUresult FromStatus(const stasis::Status& status);
