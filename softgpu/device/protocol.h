@@ -56,7 +56,8 @@
 // One operation per process at a time. Checkpoint, answered with state kCheckpointed, reaches the caller only
 // when the process has closed its connection; the daemon remembers the pid until the process dies or comes
 // back. Restore about a process without a connection waits until that process says Hello with the flag
-// "resumed" and is then handed to it. GetState is answered from the daemon's memory when the process has no
+// "resumed" and is then handed to it; when it fails and leaves the process checkpointed, the caller hears of it
+// once the connection is closed again. GetState is answered from the daemon's memory when the process has no
 // connection or an operation is under way.
 #ifndef SOFTGPU_DEVICE_PROTOCOL_H_
 #define SOFTGPU_DEVICE_PROTOCOL_H_

@@ -122,7 +122,11 @@ Rendezvous::Output Rendezvous::Reply(ClientId client, uint64_t token, const Chec
   if (!target.operation || target.operation->token != token) return output;
   Operation& operation = *target.operation;
   if (operation.phase != Phase::kForwarded) return output;
-  bool closes = operation.request.op == CheckpointOp::kCheckpoint && result.result == 0 && target.remembered;
+  // A process that has let go of its state, or has failed to take it back, closes its connection next. Its
+  // caller hears of it after that, so that whatever it asks then is not sent to a process on its way out.
+  CheckpointOp op = operation.request.op;
+  bool closes = target.remembered &&
+                (op == CheckpointOp::kRestore || (op == CheckpointOp::kCheckpoint && result.result == 0));
   if (closes) {
     operation.phase = Phase::kWaitsForClose;
     operation.result = result;

@@ -140,6 +140,16 @@ TEST_F(RendezvousTest, RestoreWaitsForTheProcess) {
   EXPECT_TRUE(rendezvous_.Absent().empty());
 }
 
+TEST_F(RendezvousTest, FailedRestoreIsAnsweredWhenTheConnectionIsClosedAgain) {
+  Checkpoint();
+  ExpectNothing(Ask(CheckpointOp::kRestore));
+  uint64_t token = Forwarded(Connect(true, 9), CheckpointOp::kRestore, 9);
+  ExpectNothing(rendezvous_.Reply(9, token, {2, ProcessState::kCheckpointed, 0}));
+  ExpectState(Ask(CheckpointOp::kGetState), ProcessState::kCheckpointed);
+  ExpectState(rendezvous_.Disconnected(9), ProcessState::kCheckpointed);
+  EXPECT_EQ(rendezvous_.Absent().size(), 1u);
+}
+
 TEST_F(RendezvousTest, RestoreOfAProcessThatIsAlreadyBack) {
   Checkpoint();
   ExpectNothing(Connect(true, 9));
