@@ -14,7 +14,8 @@ def run(name, *args, driver=True, **extra):
     """Output lines and the driver calls of one run."""
     with tempfile.TemporaryDirectory() as folder:
         log = pathlib.Path(folder, "log")
-        path = f"{LIBRARIES}:{FAKE}" if driver else f"{LIBRARIES}:{folder}"
+        # First, because softgpu's own driver lies beside the runtime.
+        path = f"{FAKE}:{LIBRARIES}" if driver else f"{folder}:{LIBRARIES}"
         pathlib.Path(folder, "libcuda.so.1").write_bytes(b"")  # ends the search where there is to be no driver
         env = dict(os.environ, LD_LIBRARY_PATH=path, FAKE_CUDA_LOG=str(log), **extra)
         done = subprocess.run([PROGRAMS / name, *args], env=env, capture_output=True, text=True, timeout=60)

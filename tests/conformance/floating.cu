@@ -244,11 +244,14 @@ void CheckIntToFloat() {
 struct Saturate {
   __device__ float operator()(float a) const { return __saturatef(a); }
 };
-void CheckSaturate() {
+void CheckSaturate(bool flushes) {
   std::vector<float> a = Values<float>(2000, 91);
   std::vector<float> got = RunOne<Saturate, float>(a);
-  for (size_t i = 0; i < a.size(); ++i)
-    Same("saturate", got[i], a[i] > 0 ? (a[i] < 1 ? a[i] : 1.0f) : 0.0f, Text(a[i]));
+  for (size_t i = 0; i < a.size(); ++i) {
+    float want = a[i] > 0 ? (a[i] < 1 ? a[i] : 1.0f) : 0.0f;
+    if (flushes && std::fpclassify(want) == FP_SUBNORMAL) want = 0;
+    Same("saturate", got[i], want, Text(a[i]));
+  }
 }
 
 // Library functions, argument range, and the largest error the guide states (one more where the reference
@@ -361,7 +364,7 @@ int main() {
   CheckIntToFloat<1>();
   CheckIntToFloat<2>();
   CheckIntToFloat<3>();
-  CheckSaturate();
+  CheckSaturate(kFast);
   CheckFunctions<float>(kFast);
   CheckFunctions<double>(kFast);
   CheckFast();
