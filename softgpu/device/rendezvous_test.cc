@@ -143,10 +143,11 @@ TEST_F(RendezvousTest, RestoreWaitsForTheProcess) {
 TEST_F(RendezvousTest, FailedRestoreIsAnsweredWhenTheConnectionIsClosedAgain) {
   Checkpoint();
   ExpectNothing(Ask(CheckpointOp::kRestore));
+  uint64_t restore = request_;
   uint64_t token = Forwarded(Connect(true, 9), CheckpointOp::kRestore, 9);
   ExpectNothing(rendezvous_.Reply(9, token, {2, ProcessState::kCheckpointed, 0}));
   ExpectState(Ask(CheckpointOp::kGetState), ProcessState::kCheckpointed);
-  ExpectState(rendezvous_.Disconnected(9), ProcessState::kCheckpointed);
+  ExpectAnswer(rendezvous_.Disconnected(9), StatusCode::kOk, restore);
   EXPECT_EQ(rendezvous_.Absent().size(), 1u);
 }
 
