@@ -40,7 +40,9 @@ struct SmallFloat {
     u64 bits = BitCast<u64>(value);
     s64 magnitude = static_cast<s64>(bits & ~(u64{1} << 63));
     constexpr unsigned kDrop = 52 - kMantissa;
-    s64 rounded = (magnitude + ((s64{1} << (kDrop - 1)) - 1) + (magnitude >> kDrop & 1)) >> kDrop;
+    // The sum may wrap, for NaNs, whose result is chosen at the end.
+    u64 sum = static_cast<u64>(magnitude) + ((u64{1} << (kDrop - 1)) - 1) + (magnitude >> kDrop & 1);
+    s64 rounded = static_cast<s64>(sum) >> kDrop;
     s64 code = rounded - (s64{1023 - kBias} << kMantissa);
     // Below the normal numbers the FPU rounds: the last place of kAnchor is the format's smallest step.
     constexpr s64 kAnchor = s64{1023 + 52 + 1 - kBias - static_cast<int>(kMantissa)} << 52;
