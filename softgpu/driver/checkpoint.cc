@@ -93,7 +93,7 @@ Checkpointer::~Checkpointer() {
     std::lock_guard lock(mutex_);
     stopping_ = true;
     changed_.notify_all();
-    if (detached_) SendWake(getpid(), tid_.load());
+    WakeIfWaiting();
   }
   thread_.Join(Deadline::Never());
 }
@@ -112,6 +112,12 @@ void Checkpointer::Push(Request request) {
   changed_.notify_all();
 }
 
+void Checkpointer::WakeIfWaiting() {
+  if (!waits_for_wake_) return;
+  waits_for_wake_ = false;
+  SendWake(getpid(), tid_.load());
+}
+
 CheckpointResult Checkpointer::Run(CheckpointOp op, uint32_t timeout_ms, std::vector<std::byte> args) {
   auto answer = std::make_shared<CheckpointResult>();
   answer->result = -1;
@@ -119,7 +125,7 @@ CheckpointResult Checkpointer::Run(CheckpointOp op, uint32_t timeout_ms, std::ve
   queue_.push_back(
       {.op = op, .timeout_ms = timeout_ms, .args = std::move(args), .token = 0, .answer = answer});
   changed_.notify_all();
-  if (detached_) SendWake(getpid(), tid_.load());
+  WakeIfWaiting();
   changed_.wait(lock, [&] { return answer->result != -1; });
   return *answer;
 }
@@ -139,9 +145,11 @@ std::optional<Checkpointer::Request> Checkpointer::Next(bool* woken) {
       changed_.wait(lock);
       continue;
     }
+    waits_for_wake_ = true;
     lock.unlock();
     WaitForWake();
     lock.lock();
+    waits_for_wake_ = false;
     *woken = true;
   }
 }

@@ -58,6 +58,8 @@ class Checkpointer {
   void Push(Request request);
   void Loop();
   // The next request; nothing when the thread must end, or when it was woken without one (*woken).
+  // Needs mutex_.
+  void WakeIfWaiting();
   std::optional<Request> Next(bool* woken);
   std::optional<Request> NextRestore();
   void Answer(const Request& request, CUresult result);
@@ -82,6 +84,9 @@ class Checkpointer {
   std::deque<Request> queue_;
   bool stopping_ = false;
   bool detached_ = false;  // waits for the signal instead of `changed_`
+  // It does so now, and nobody has sent it yet. A signal that nobody waits for would stay pending and later
+  // be taken for the wish of another process to restore this one.
+  bool waits_for_wake_ = false;
 
   ProcessState process_ = ProcessState::kRunning;  // of the thread alone
 };
