@@ -57,9 +57,9 @@ class Checkpointer {
   void OnEvent(const CheckpointEvent& event);
   void Push(Request request);
   void Loop();
-  // The next request; nothing when the thread must end, or when it was woken without one (*woken).
   // Needs mutex_.
   void WakeIfWaiting();
+  // The next request; nothing when the thread must end, or when it was woken without one (*woken).
   std::optional<Request> Next(bool* woken);
   std::optional<Request> NextRestore();
   void Answer(const Request& request, CUresult result);
