@@ -96,7 +96,7 @@ class Images(unittest.TestCase):
         image = program[start:start + size]
         self.assertEqual(self.load(image)[0], "load cudaSuccess")
         allowed = {"load cudaErrorInvalidKernelImage", "load cudaErrorNoKernelImageForDevice", "load cudaErrorInvalidPtx",
-                   "load cudaSuccess", "load cudaErrorInvalidSource", "load cudaErrorInvalidValue"}
+                   "load cudaSuccess", "load cudaErrorUnsupportedPtxVersion", "load cudaErrorInvalidValue"}
         seen = set()
         rng = random.Random(20)
         for length in (0, 1, 8, 15, 16, 40, 80, 200, size // 2, size - 9):
