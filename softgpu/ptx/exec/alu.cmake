@@ -21,9 +21,6 @@ function(alu_objects name level)
 endfunction()
 
 alu_objects(softgpu_ptx_alu_rest 2 ${alu_rest})
-# Many small functions, whose speed nobody waits for, unlike their compilation.
-set_source_files_properties(exec/alu_compare.cc exec/alu_convert_rest.cc
-  PROPERTIES COMPILE_OPTIONS "-fno-tree-vectorize;-fno-tree-slp-vectorize")
 set(alu_objects_all $<TARGET_OBJECTS:softgpu_ptx_alu_rest>)
 foreach(level ${alu_levels})
   alu_objects(softgpu_ptx_alu_v${level} ${level} ${alu_hot})

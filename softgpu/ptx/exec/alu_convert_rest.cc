@@ -40,14 +40,19 @@ LaneFn Saturated(Type source) {
 template <typename To>
 LaneFn ToInteger(const AluKey& k) {
   if (!k.integral) return k.sat && k.round == Round::kNone && !k.ftz ? Saturated<To>(k.source) : nullptr;
-  if (k.source == Type::kF16 && !k.ftz) return IntegralRound<To, F16, false>(k.round);
-  if (k.source == Type::kBF16 && !k.ftz) return IntegralRound<To, BF16, false>(k.round);
-  if constexpr (To::kBits < 32) {
-    if (k.source == Type::kF64 && !k.ftz) return IntegralRound<To, F64, false>(k.round);
-    if (k.source != Type::kF32) return nullptr;
-    return k.ftz ? IntegralRound<To, F32, true>(k.round) : IntegralRound<To, F32, false>(k.round);
+  if (k.ftz && k.source != Type::kF32) return nullptr;
+  switch (k.source) {
+    case Type::kF16:
+      return IntegralRound<To, F16, false>(k.round);
+    case Type::kBF16:
+      return IntegralRound<To, BF16, false>(k.round);
+    case Type::kF32:
+      return k.ftz ? IntegralRound<To, F32, true>(k.round) : IntegralRound<To, F32, false>(k.round);
+    case Type::kF64:
+      return IntegralRound<To, F64, false>(k.round);
+    default:
+      return nullptr;
   }
-  return nullptr;
 }
 LaneFn IntegerResult(const AluKey& k) {
   switch (k.type) {
