@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/status.h"
 #include "softgpu/device/config.h"
 
 extern char** environ;
@@ -55,6 +56,21 @@ std::string ReadAll(int fd) {
   }
 }
 
+// In the child: only system calls from here on, as other threads of the parent may have held any lock. The
+// program dies with the parent, so that a test that crashes leaves nothing behind.
+[[noreturn]] void ExecWithParent(pid_t parent, const int (&streams)[4], char** argv, char** envp) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(127);
+  for (int target = 0; target < 4; target++) {
+    if (streams[target] < 0) continue;
+    // dup2() onto itself would leave close-on-exec set.
+    if (streams[target] == target ? fcntl(target, F_SETFD, 0) < 0 : dup2(streams[target], target) < 0)
+      _exit(127);
+  }
+  execve(argv[0], argv, envp);
+  _exit(127);
+}
+
 }  // namespace
 
 ChildProgram::ChildProgram(const std::vector<std::string>& arguments, int inherited,
@@ -62,19 +78,19 @@ ChildProgram::ChildProgram(const std::vector<std::string>& arguments, int inheri
   auto [in_read, in_write] = Pipe();
   auto [out_read, out_write] = Pipe();
   auto [err_read, err_write] = Pipe();
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, in_read.get(), 0);
-  posix_spawn_file_actions_adddup2(&actions, out_write.get(), 1);
-  posix_spawn_file_actions_adddup2(&actions, err_write.get(), 2);
-  if (inherited >= 0) posix_spawn_file_actions_adddup2(&actions, inherited, 3);
   std::vector<char*> argv = Pointers(arguments);
   argv.push_back(nullptr);
   std::vector<char*> envp = Pointers(environment);
   for (char** entry = environ; *entry != nullptr; entry++) envp.push_back(*entry);
   envp.push_back(nullptr);
-  EXPECT_EQ(posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), envp.data()), 0) << argv[0];
-  posix_spawn_file_actions_destroy(&actions);
+  const pid_t parent = getpid();
+  pid_ = fork();
+  // Not an expectation: kill(-1) would reach every process there is.
+  STASIS_CHECK(pid_ >= 0);
+  if (pid_ == 0) {
+    int streams[] = {in_read.get(), out_write.get(), err_write.get(), inherited};
+    ExecWithParent(parent, streams, argv.data(), envp.data());
+  }
   input_ = std::move(in_write);
   output_ = std::move(out_read);
   error_ = std::move(err_read);

@@ -4,7 +4,7 @@
 import subprocess
 import sys
 
-from softgpu import Node
+from softgpu import Node, die_with_parent
 
 
 def main():
@@ -12,7 +12,8 @@ def main():
         sys.exit(__doc__)
     split = sys.argv.index("--")
     with Node(*sys.argv[1:split]) as node:
-        return subprocess.run(sys.argv[split + 1:], env=node.env(), stdin=subprocess.DEVNULL, check=False).returncode
+        return subprocess.run(sys.argv[split + 1:], env=node.env(), stdin=subprocess.DEVNULL, check=False,
+                              preexec_fn=die_with_parent).returncode
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 """A node of softgpu devices for a test: one softgpud on a socket of its own, ended with the test."""
 
+import ctypes
 import json
 import os
 import select
+import signal
 import subprocess
 import tempfile
 
@@ -15,6 +17,15 @@ def built(path):
     if not BUILD or not os.path.exists(full):
         raise FileNotFoundError(f"{full or path}: set STASIS_BUILD_DIR to a finished build")
     return full
+
+
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None)
+
+
+def die_with_parent():
+    """For children: a test that is killed at its time limit leaves no process behind."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Node:
@@ -32,7 +43,8 @@ class Node:
         read_end, write_end = os.pipe()
         self.daemon = subprocess.Popen(
             [built("bin/softgpud"), "--socket", self.socket, "--ready-fd", str(write_end), *self.options],
-            pass_fds=[write_end], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+            pass_fds=[write_end], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
+            preexec_fn=die_with_parent)
         os.close(write_end)
         ready, _, _ = select.select([read_end], [], [], 30)
         started = bool(ready) and os.read(read_end, 1) != b""
@@ -68,11 +80,11 @@ class Node:
     def start(self, *command, stdin=subprocess.PIPE, **extra):
         """A program on this node with piped standard streams."""
         return subprocess.Popen(list(command), env=self.env(**extra), stdin=stdin, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, text=True)
+                                stderr=subprocess.PIPE, text=True, preexec_fn=die_with_parent)
 
     def run(self, *command, timeout=120, **extra):
         return subprocess.run(list(command), env=self.env(**extra), stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, timeout=timeout, check=False)
+                              text=True, timeout=timeout, check=False, preexec_fn=die_with_parent)
 
     def smi(self, *arguments):
         return subprocess.run([built("bin/softgpu-smi"), "--socket", self.socket, *arguments], capture_output=True, text=True,
