@@ -20,7 +20,7 @@ HELP
 esac
 
 PACKAGES=(g++ cmake ninja-build ccache clang libclang-rt-dev clang-format git python3 python3-pip dpkg-dev ca-certificates
-  file procps libgtest-dev libgmock-dev libbenchmark-dev libcli11-dev nlohmann-json3-dev libzstd-dev liblz4-dev zlib1g-dev
+  file procps libgtest-dev libgmock-dev libbenchmark-dev libcli11-dev nlohmann-json3-dev libzstd-dev liblz4-dev zlib1g-dev libfmt-dev libxxhash-dev libunwind-dev valgrind
   dataset-fashion-mnist)
 
 install_packages() {

@@ -16,28 +16,10 @@ import argparse
 import collections
 import pathlib
 import re
-import subprocess
 import sys
 
-SUFFIX = r"(?:_v(\d+))?(_pt[ds][sz])?"
-HEADERS = ["cuda.h", "cudaProfiler.h", "cudaTypedefs.h", "cudaProfilerTypedefs.h"]
-
-
-def preprocess(cxx, include):
-    command = [cxx, "-E", "-P", "-D__CUDA_API_VERSION_INTERNAL", "-I" + include, "-xc++"]
-    for header in HEADERS:
-        command += ["-include", header]
-    return subprocess.run(command + ["/dev/null"], capture_output=True, text=True, check=True).stdout
-
-
-def prototypes(text):
-    """Name -> list of (declaration, parameter name)."""
-    found = {}
-    for name, params in re.findall(r"CUresult\s+(cu\w+)\s*\(([^;{]*?)\)\s*;", text):
-        parts = [" ".join(p.split()) for p in params.split(",")]
-        found[name] = [(p, re.search(r"(\w+)(\[\w*\])?$", p)[1]) for p in parts if p != "void" and p]
-    return found
-
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "scripts" / "gen"))
+import cuda_headers  # noqa: E402
 
 def signature(name, protos):
     return f"CUresult CUDAAPI {name}({', '.join(p for p, _ in protos[name]) or 'void'})"
@@ -63,18 +45,17 @@ def write_per_thread(names, protos):
 
 def versions(exports, text):
     """(base, suffix) -> [(CUDA version, symbol)]: the typedefs tell the versions, in the order of the symbols."""
-    introduced = collections.defaultdict(list)
-    for base, version, suffix in re.findall(r"\(\s*\*\s*PFN_(cu\w+?)_v(\d+)((?:_pt[ds][sz])?)\s*\)", text):
-        introduced[base, suffix].append(int(version))
+    introduced = cuda_headers.introduced(text)
     symbols = collections.defaultdict(list)
     for name in exports:
-        match = re.fullmatch(r"(cu\w+?)" + SUFFIX, name)
-        symbols[match[1], match[3] or ""].append((int(match[2] or 1), name))
+        base, version, suffix = cuda_headers.split(name)
+        symbols[base, suffix].append((version, name))
     table = {}
     for key, names in symbols.items():
-        if len(names) != len(introduced[key]):
-            sys.exit(f"{key}: {len(introduced[key])} typedefs for {len(names)} symbols")
-        table[key] = list(zip(sorted(introduced[key]), [n for _, n in sorted(names)]))
+        known = introduced.get(key, [])
+        if len(names) != len(known):
+            sys.exit(f"{key}: {len(known)} typedefs for {len(names)} symbols")
+        table[key] = list(zip(known, [n for _, n in sorted(names)]))
     return table
 
 
@@ -117,8 +98,8 @@ def main():
         parser.add_argument("--" + option, required=True)
     parser.add_argument("sources", nargs="*")
     args = parser.parse_args()
-    text = preprocess(args.cxx, args.include)
-    protos = prototypes(text)
+    text = cuda_headers.preprocess(args.cxx, args.include)
+    protos = cuda_headers.prototypes(text)
     exports = pathlib.Path(args.exports).read_text().split()
     hand = defined_by_hand(args.sources)
     unknown = (set(exports) - set(protos)) | (hand - set(exports))

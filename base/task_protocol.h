@@ -1,0 +1,168 @@
+// The conversation between a task's interposer (libstasis.so, server) and its ghost (client).
+//
+// Each CUDA process of a task listens on <task run folder>/ctl/<pid as the process sees it>.sock and serves
+// one ghost at a time. Every request gets one reply with the same request_id: kOk with the payload named
+// below, or kError with a TaskError. A connection that ends before kRelease has succeeded undoes the pause
+// (the program runs on); one that ends later leaves the process paused, waiting for the next ghost.
+//
+//   state    request      -> state       payload of the request         payload of kOk
+//   any      kHello       -> same        u32 kTaskProtocolVersion       TaskHello
+//   any      kStatus      -> same        -                              TaskStatus
+//   Running  kQuiesce     -> Quiesced    u32 deadline in ms             -
+//   Quiesced kHandover    -> same        u32 index of the first extent  list of at most kTaskBatch
+//   TaskExtents from
+//                                                                       that index on, one fd each; empty: no
+//                                                                       more
+//   Quiesced kRelease     -> Released    u8 TaskStrategy                -
+//   Released kPrepareDump -> Deaf        -                              - (then closes every socket of its
+//   own) Released kAttach      -> Attaching   TaskAttach                     -   opens the driver, makes the
+//   contexts Attaching kImport     -> same        list of at most kTaskBatch TaskExtents, one fd each -
+//   Attaching kRebuild    -> Quiesced    -                              -   needs every extent; everything
+//   else Quiesced kResume      -> Running     -                              -
+//
+// kAttach, kImport or kRebuild that fails, and a connection that ends while attaching, take the process back
+// to Released: the ghost may try again, elsewhere if it must. Batches keep a program with many allocations
+// within its own RLIMIT_NOFILE. Deaf: no descriptor of ours is left, so CRIU can dump the process. Sending
+// kTaskWakeSignal with rt_tgsigqueueinfo(2) and the value kTaskWakeValue to the thread named kTaskThreadName
+// makes it listen again
+// (-> Released), in the dumped process as in the restored one.
+//
+// kQuiesce that fails (a call that does not return, a capture that does not end) leaves the gate closed, so
+// that the ghost can look at the blocked threads; kResume or the end of the connection opens it.
+// With TaskStrategy::kDriverCheckpoint the ghost itself calls cuCheckpointProcess{Lock,Checkpoint} after
+// kRelease and {Restore,Unlock} before kAttach.
+#ifndef BASE_TASK_PROTOCOL_H_
+#define BASE_TASK_PROTOCOL_H_
+
+#include <csignal>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/message.h"
+#include "base/payload.h"
+#include "base/status.h"
+
+namespace stasis {
+
+inline constexpr uint32_t kTaskProtocolVersion = 1;
+inline constexpr char kTaskThreadName[] = "stasis-control";
+// Extents, and descriptors, in one message.
+inline constexpr size_t kTaskBatch = kMaxFdsPerBatch;
+inline constexpr uint64_t kTaskWakeValue = 0x5354415349530001;
+// The real-time signal that wakes a deaf control thread: blocked there, sent to that thread alone.
+inline int TaskWakeSignal() { return SIGRTMAX - 3; }
+
+// Environment of a task, set by the launcher.
+inline constexpr char kTaskFolderVariable[] = "STASIS_TASK";        // run folder; unset: not managed
+inline constexpr char kTaskDriverVariable[] = "STASIS_DRIVER";      // absolute path of the real libcuda.so.1
+inline constexpr char kTaskStrategyVariable[] = "STASIS_STRATEGY";  // auto, reconstruct, driver-checkpoint
+inline constexpr char kTaskGpusVariable[] = "STASIS_GPUS";          // "2,0": physical ordinals; unset: all
+inline constexpr char kTaskManagedVariable[] = "STASIS_MANAGED";    // refuse, host: see docs/checkpoint.md
+
+enum class TaskMessage : uint32_t {
+  kHello = 1,
+  kStatus = 2,
+  kQuiesce = 3,
+  kHandover = 4,
+  kRelease = 5,
+  kPrepareDump = 6,
+  kAttach = 7,
+  kImport = 8,
+  kRebuild = 9,
+  kResume = 10,
+  kOk = 100,
+  kError = 101,
+};
+
+enum class TaskState : uint8_t { kRunning = 0, kQuiescing, kQuiesced, kReleased, kDeaf, kAttaching };
+const char* TaskStateName(TaskState state);
+
+enum class TaskStrategy : uint8_t { kReconstruct = 0, kDriverCheckpoint = 1 };
+const char* TaskStrategyName(TaskStrategy strategy);  // "reconstruct", "driver-checkpoint"
+
+// A call that keeps the program from standing still.
+struct TaskBlocker {
+  int32_t tid = 0;   // as the process sees it
+  std::string call;  // "cuStreamSynchronize"; or what else is waited for ("stream capture", "device work")
+};
+
+struct TaskError {
+  Status status;
+  std::vector<TaskBlocker> blockers;
+};
+
+// One device as the program sees it. What it saw at start is what it sees for ever.
+struct TaskDevice {
+  int32_t virtual_ordinal = 0;
+  int32_t physical_ordinal = 0;  // where it is now, in the driver's own numbering
+  std::string uuid;              // 16 raw bytes, of the device at start
+  std::string name;
+  uint64_t total_memory = 0;
+  uint32_t compute_capability = 0;  // major * 10 + minor
+  bool used = false;                // a context was made on it
+};
+
+// A call that created state we do not track. `both`: no strategy can carry it; else only kReconstruct cannot.
+struct TaskTaint {
+  std::string call;
+  bool both = true;
+};
+
+struct TaskHello {
+  int32_t pid = 0;  // as the process sees it
+  TaskState state = TaskState::kRunning;
+  TaskStrategy strategy = TaskStrategy::kReconstruct;  // what it would use by itself
+  std::string driver_path;
+  int32_t driver_version = 0;
+  uint32_t generation = 0;  // how often it was rebuilt
+  std::string failed;       // name of the sticky error of a broken context; empty: none
+  std::vector<TaskTaint> taints;
+  std::vector<TaskDevice> devices;
+};
+
+// Counts, for display and for finding leaks.
+struct TaskStatus {
+  TaskState state = TaskState::kRunning;
+  uint32_t threads = 0;          // that have called CUDA and live
+  uint64_t records = 0;          // objects in the replay table
+  uint64_t allocations = 0;      // live device allocations of the program
+  uint64_t allocated_bytes = 0;  // what the program asked for
+  uint64_t extents = 0;
+  uint64_t extent_bytes = 0;  // physical device memory behind them
+  uint64_t host_bytes = 0;    // pinned host memory
+};
+
+// One piece of physical device memory and where the program sees it.
+struct TaskExtent {
+  uint64_t id = 0;     // stable while the extent lives
+  int32_t device = 0;  // virtual ordinal
+  uint64_t address = 0;
+  uint64_t size = 0;  // bytes, multiple of the granularity
+};
+
+struct TaskAttach {
+  bool restored = false;  // the process was dumped and restored since kRelease
+  std::string driver_path;
+  struct Placement {
+    int32_t virtual_ordinal = 0;
+    int32_t physical_ordinal = 0;
+  };
+  std::vector<Placement> placements;
+};
+
+// Encoding; each Decode checks every bound and fails with kCorrupt.
+std::vector<std::byte> Encode(const TaskHello& hello);
+std::vector<std::byte> Encode(const TaskStatus& status);
+std::vector<std::byte> Encode(const TaskError& error);
+std::vector<std::byte> Encode(const TaskAttach& attach);
+std::vector<std::byte> Encode(const std::vector<TaskExtent>& extents);
+Result<TaskHello> DecodeTaskHello(std::span<const std::byte> payload);
+Result<TaskStatus> DecodeTaskStatus(std::span<const std::byte> payload);
+Result<TaskError> DecodeTaskError(std::span<const std::byte> payload);
+Result<TaskAttach> DecodeTaskAttach(std::span<const std::byte> payload);
+Result<std::vector<TaskExtent>> DecodeTaskExtents(std::span<const std::byte> payload);
+
+}  // namespace stasis
+
+#endif  // BASE_TASK_PROTOCOL_H_

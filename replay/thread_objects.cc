@@ -1,0 +1,7 @@
+#include "replay/thread_objects.h"
+
+namespace stasis::replay {
+
+void RebuildThread(ThreadObjects&) {}
+
+}  // namespace stasis::replay

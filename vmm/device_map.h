@@ -1,0 +1,32 @@
+// Device ordinals as the program sees them (virtual) and as the driver below numbers them now (physical).
+//
+// Filled once at cuInit, changed only while the gate is closed; so readers need no lock. Before it is filled,
+// and for ordinals that it does not know, both directions are the identity.
+#ifndef VMM_DEVICE_MAP_H_
+#define VMM_DEVICE_MAP_H_
+
+#include <cuda.h>
+
+#include <vector>
+
+#include "base/task_protocol.h"
+
+namespace stasis {
+
+// True while some virtual ordinal differs from its physical one, or physical devices are hidden.
+bool DeviceMapActive();
+CUdevice ToPhysicalDevice(CUdevice virtual_device);
+// -1 for a physical device that the program does not see.
+CUdevice ToVirtualDevice(CUdevice physical_device);
+// What the program sees, in the order of virtual ordinals.
+const std::vector<TaskDevice>& VisibleDevices();
+void SetVisibleDevices(std::vector<TaskDevice> devices);
+// Moves devices; every virtual ordinal must be known and every physical one used once. kInvalidArgument else,
+// with nothing changed.
+Status PlaceDevices(const std::vector<TaskAttach::Placement>& placements);
+// Notes that a context was made there.
+void MarkDeviceUsed(int virtual_ordinal);
+
+}  // namespace stasis
+
+#endif  // VMM_DEVICE_MAP_H_

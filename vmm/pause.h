@@ -1,0 +1,35 @@
+// What the pause protocol asks of device memory. Every function runs in the control thread while the gate is
+// closed and all device work is done; the order is
+//   CheckReleasable, Extents + ExportExtent (as often as wanted), Release,
+//   then, with a driver and contexts: ImportExtent for every extent, Reattach.
+// A failed import or Reattach is undone by Release; nothing the program owns is lost by any of them.
+#ifndef VMM_PAUSE_H_
+#define VMM_PAUSE_H_
+
+#include <vector>
+
+#include "base/fd.h"
+#include "base/status.h"
+#include "base/task_protocol.h"
+
+namespace stasis::vmm {
+
+// kUnsupported, naming the call that made it, when the program holds memory that `strategy` cannot carry.
+Status CheckReleasable(TaskStrategy strategy);
+// All physical memory of the program's allocations, in an order that stays the same until the gate opens.
+std::vector<TaskExtent> Extents();
+// A descriptor that keeps the extent's memory alive; it may be exported again.
+Result<Fd> ExportExtent(const TaskExtent& extent);
+// Unmaps and releases everything and holds the addresses with inaccessible pages of the process. With
+// kReconstruct, host memory is unregistered too.
+Status Release(TaskStrategy strategy);
+// Maps the memory behind `fd` where the extent was. Needs the context of its device.
+Status ImportExtent(const TaskExtent& extent, Fd fd);
+// Access rights, host registrations, pools: all else. kFailedPrecondition names an extent not imported.
+Status Reattach(TaskStrategy strategy);
+// Fills the fields of memory in `status`.
+void FillStatus(TaskStatus* status);
+
+}  // namespace stasis::vmm
+
+#endif  // VMM_PAUSE_H_
