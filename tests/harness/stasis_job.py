@@ -1,0 +1,163 @@
+"""Tasks under `stasis`, as a user starts and handles them, on softgpu devices of their own."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import tempfile
+
+from softgpu import BUILD, Node, built, die_with_parent
+
+GIVE_UP_SECONDS = 300
+
+
+class VerbFailed(AssertionError):
+    """A verb that was to succeed did not; `answer` is what it printed as JSON."""
+
+    def __init__(self, command, answer, stderr):
+        super().__init__(f"stasis {' '.join(command)}: {json.dumps(answer, indent=1)}\n{stderr}")
+        self.answer = answer
+
+
+class Site:
+    """A softgpu node with state and run folders of its own, and `stasis` on it. `options` go to softgpud."""
+
+    def __init__(self, *options):
+        self.node = Node(*options)
+        self.folder = None
+
+    def __enter__(self):
+        self.node.__enter__()
+        self.folder = tempfile.TemporaryDirectory(prefix="stasis-test-")
+        self.state = os.path.join(self.folder.name, "state")
+        self.run_dir = os.path.join(self.folder.name, "run")
+        return self
+
+    def __exit__(self, *_):
+        try:
+            for task in self.tasks():
+                if task.get("state") not in ("ended", "failed"):
+                    self.call("cancel", task["name"])
+        finally:
+            self.node.__exit__()
+            self.folder.cleanup()
+
+    def env(self, **extra):
+        env = self.node.env(**extra)
+        del env["LD_LIBRARY_PATH"]  # `stasis run` brings its own
+        env.update(STASIS_STATE_DIR=self.state, STASIS_RUN_DIR=self.run_dir)
+        if os.environ.get("STASIS_CRIU"):
+            env["STASIS_CRIU"] = os.environ["STASIS_CRIU"]
+        return env
+
+    def call(self, *arguments, timeout=GIVE_UP_SECONDS, **extra):
+        """One verb with --json: (exit status, its answer, its stderr)."""
+        verb, rest = arguments[0], [str(a) for a in arguments[1:]]
+        result = subprocess.run([built("bin/stasis"), verb, "--json", *rest], env=self.env(**extra),
+                                stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, check=False,
+                                preexec_fn=die_with_parent)
+        try:
+            answer = json.loads(result.stdout)
+        except ValueError:
+            raise AssertionError(f"stasis {verb}: no JSON on stdout: {result.stdout!r}\n{result.stderr}") from None
+        return result.returncode, answer, result.stderr
+
+    def ok(self, *arguments, **extra):
+        status, answer, stderr = self.call(*arguments, **extra)
+        if status != 0:
+            raise VerbFailed([str(a) for a in arguments], answer, stderr)
+        return answer
+
+    def tasks(self):
+        answer = self.ok("ps", "--all")
+        return answer["tasks"] if isinstance(answer, dict) else answer
+
+    def start(self, name, *program, options=(), **extra):
+        """Starts a detached task."""
+        self.ok("run", "--detach", "--name", name, "--device", "soft", *options, "--", *program, **extra)
+        return Job(self, name)
+
+
+class Job:
+    def __init__(self, site, name):
+        self.site = site
+        self.name = name
+
+    def path(self, name):
+        return os.path.join(self.site.state, "tasks", self.name, name)
+
+    def read_json(self, name):
+        with open(self.path(name), encoding="utf-8") as file:
+            return json.load(file)
+
+    def output(self):
+        with open(self.path("output.log"), encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def process(self):
+        return self.read_json("process.json")
+
+    def verb(self, verb, *arguments, **extra):
+        return self.site.ok(verb, self.name, *arguments, **extra)
+
+    def refused(self, verb, *arguments, **extra):
+        """A verb that must fail: (exit status, its answer)."""
+        status, answer, stderr = self.site.call(verb, self.name, *arguments, **extra)
+        if status == 0:
+            raise AssertionError(f"stasis {verb} {self.name} succeeded: {answer}\n{stderr}")
+        return status, answer
+
+    def alive(self):
+        try:
+            process = self.process()
+            with open(f"/proc/{process['init_pid']}/stat", encoding="utf-8") as stat:
+                fields = stat.read().rsplit(")", 1)[1].split()
+        except OSError:
+            return False
+        return fields[0] not in "ZX" and int(fields[19]) == process["init_start_time"]
+
+    def wait(self, timeout=GIVE_UP_SECONDS):
+        """Waits for the end of the task; its exit status, or minus the signal that ended it."""
+        process = self.process()
+        try:
+            pidfd = os.pidfd_open(process["init_pid"])
+        except ProcessLookupError:
+            pidfd = None
+        if pidfd is not None:
+            try:
+                if self.alive() and not select.select([pidfd], [], [], timeout)[0]:
+                    raise AssertionError(f"{self.name} still runs after {timeout} s:\n{self.output()[-2000:]}")
+            finally:
+                os.close(pidfd)
+        try:
+            end = self.read_json("exit.json")
+        except FileNotFoundError:
+            return -signal.SIGKILL
+        return -end["signal"] if end.get("signal") else end["exit_code"]
+
+    def kill(self):
+        """kill -9 of the program, as the out-of-memory killer would."""
+        os.kill(self.process()["pid"], signal.SIGKILL)
+        self.wait()
+
+    def wait_for_output(self, text, timeout=GIVE_UP_SECONDS):
+        """Follows the log until it holds `text`."""
+        follow = subprocess.Popen([built("bin/stasis"), "logs", "-f", self.name], env=self.site.env(),
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, preexec_fn=die_with_parent)
+        seen = b""
+        try:
+            while text.encode() not in seen:
+                if not select.select([follow.stdout], [], [], timeout)[0]:
+                    raise AssertionError(f"{self.name} has not printed {text!r} after {timeout} s:\n{seen[-2000:]!r}")
+                chunk = os.read(follow.stdout.fileno(), 65536)
+                if not chunk:
+                    raise AssertionError(f"{self.name} ended without printing {text!r}:\n{seen[-2000:]!r}")
+                seen += chunk
+        finally:
+            follow.kill()
+            follow.wait()
+            follow.stdout.close()
+
+
+__all__ = ["BUILD", "Job", "Site", "VerbFailed", "built"]
