@@ -1,0 +1,23 @@
+// How many stream captures the program has begun and not ended. A pause waits for them: a capture cannot be
+// carried, and a synchronising call of ours would spoil it. Thread-safe; nothing blocks but
+// WaitForCaptures().
+#ifndef INTERCEPT_CAPTURES_H_
+#define INTERCEPT_CAPTURES_H_
+
+#include <cstdint>
+
+#include "base/clock.h"
+
+namespace stasis {
+
+// A stream of the program has begun to capture, and has ended it by whatever way (end of capture, destroyed
+// stream, reset context). Streams that join a capture do not count.
+void CaptureBegan();
+void CaptureEnded();
+uint32_t CapturesInProgress();
+// Waits until there is none; false when the deadline has passed.
+bool WaitForCaptures(const Deadline& deadline);
+
+}  // namespace stasis
+
+#endif  // INTERCEPT_CAPTURES_H_

@@ -1,0 +1,108 @@
+// The gate every driver call of the program passes, so that a pause can keep all threads out of the driver.
+//
+// A call stores its name into its thread and compares one global word with the value it knows; it leaves by
+// clearing the name and comparing again. No lock, no atomic read-modify-write, no fence: the pausing side
+// makes up for it with membarrier(2), after which either the caller has seen the closed gate or the pauser
+// sees the caller. Where the kernel has no membarrier every call takes the slow path, which fences.
+//
+// Calls inside of calls (a callback that runs in the calling thread) are part of the outer one.
+#ifndef INTERCEPT_GATE_H_
+#define INTERCEPT_GATE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "base/task_protocol.h"
+#include "replay/thread_objects.h"
+#include "vmm/real_driver.h"
+
+namespace stasis {
+
+namespace internal {
+
+struct ThreadRecord;
+
+// Bit 0: closed. Bit 1: never set in the global word, so a thread that holds it always takes the slow path.
+// Above: the generation.
+inline constexpr uint32_t kGateClosed = 1;
+inline constexpr uint32_t kGateNeverSeen = 2;
+inline constexpr uint32_t kGateGenerationShift = 2;
+
+struct GateThread {
+  std::atomic<uint32_t> inside{0};             // Fn of the outermost call + 1; read by the pauser
+  std::atomic<uint32_t> seen{kGateNeverSeen};  // of the thread alone
+  ThreadRecord* record = nullptr;
+  bool exiting = false;  // its key destructor has run: known to nobody any more
+};
+
+extern __thread GateThread t_gate __attribute__((tls_model("initial-exec")));
+extern std::atomic<uint32_t> g_gate_word;
+
+// True when the call must go to the driver as it is: a child of a process that had used the driver.
+bool EnterGateSlowly(Fn function);
+void LeaveGateSlowly();
+
+inline bool GateUnchanged() {
+  return __builtin_expect(
+      g_gate_word.load(std::memory_order_acquire) == t_gate.seen.load(std::memory_order_relaxed), 1);
+}
+
+}  // namespace internal
+
+// Inside of the gate from construction to destruction. Keeps errno.
+class GateScope {
+ public:
+  explicit GateScope(Fn function) : outermost_(internal::t_gate.inside.load(std::memory_order_relaxed) == 0) {
+    if (__builtin_expect(!outermost_, 0)) return;
+    internal::t_gate.inside.store(static_cast<uint32_t>(function) + 1, std::memory_order_release);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (!internal::GateUnchanged()) bypass_ = internal::EnterGateSlowly(function);
+  }
+  ~GateScope() {
+    if (__builtin_expect(!outermost_, 0)) return;
+    internal::t_gate.inside.store(0, std::memory_order_release);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (!internal::GateUnchanged()) internal::LeaveGateSlowly();
+  }
+  GateScope(const GateScope&) = delete;
+  GateScope& operator=(const GateScope&) = delete;
+
+  // The call is none of our business: forward it untouched.
+  bool bypass() const { return bypass_; }
+
+ private:
+  const bool outermost_;
+  bool bypass_ = false;
+};
+
+// What the driver keeps for the calling thread. Inside of the gate only.
+replay::ThreadObjects& CurrentThreadObjects();
+
+// ---- For the pausing thread, which never passes the gate itself.
+
+// Keeps new calls out and waits until no thread is inside. kTimeout after `deadline`, with `blockers` naming
+// the calls that go on; the gate stays closed then.
+Status CloseGate(const Deadline& deadline, std::vector<TaskBlocker>* blockers);
+// Lets the threads in again; each rebuilds itself first when replay::Generation() has changed.
+void OpenGate();
+bool GateIsClosed();
+// The calls that are inside now.
+std::vector<TaskBlocker> CallsInside();
+// Threads that have called CUDA and live.
+uint32_t GateThreadCount();
+// What the driver keeps for each thread that has called CUDA. While the gate is closed and empty.
+std::vector<replay::ThreadObjects*> AllThreadObjects();
+// Makes the kernel ready for CloseGate(): once a process, and again in a restored one.
+void RegisterGateBarrier();
+
+// ---- For fork(2): in the child, before anything else of ours.
+
+// Forgets the other threads and opens the gate. With `bypass` every later call is passed on untouched.
+void ResetGateAfterFork(bool bypass);
+
+}  // namespace stasis
+
+#endif  // INTERCEPT_GATE_H_
