@@ -2,13 +2,18 @@
 # Runs one benchmark, prints a table and writes build/bench/NAME.json.
 . "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 
-NAMES="softgpu"
+. "$STASIS_ROOT/scripts/lib/criu.sh"
+
+NAMES="softgpu overhead pause"
 case "${1:-}" in
   -h|--help|"")
     cat <<HELP
 usage: scripts/bench.sh NAME   (one of: $NAMES all)
   softgpu   the executor: a tiled matrix product and the commonest instructions; mlp_train on a device beside its
             single-threaded host reference
+  overhead  whole programs and single calls with and without the interposer, and what forwarding a call costs
+  pause     pause, checkpoint and restore against the device memory held (STASIS_BENCH_MIB), beside the driver's own
+            checkpoint with CRIU
 Alternates what it compares, reports medians and spreads, and writes build/bench/NAME.json.
 HELP
     [ $# -gt 0 ] && exit 0 || exit 2 ;;
@@ -18,9 +23,18 @@ for name in "$@"; do
   case " $NAMES " in *" $name "*) ;; *) usage_error "unknown benchmark '$name', one of: $NAMES all" ;; esac
 done
 
+targets_of() {
+  case "$1" in
+    softgpu) echo exec_bench softgpud softgpu_cuda softgpu_cudart sample_mlp_train ;;
+    overhead) echo stasis_shim softgpud softgpu_cuda softgpu_cudart sample_mlp_train sample_stencil call_cost ;;
+    pause) echo stasis_shim stasis stasis-init stasis-ghost softgpud softgpu-smi softgpu_cuda softgpu_cudart program_holder \
+      driver_checkpoint ;;
+  esac
+}
+
 "$STASIS_ROOT/scripts/setup.sh"
 for name in "$@"; do
-  "$STASIS_ROOT/scripts/build.sh" release exec_bench softgpud softgpu_cuda softgpu_cudart sample_mlp_train >&2
-  STASIS_BUILD_DIR=$STASIS_ROOT/build/release PYTHONPATH=$STASIS_ROOT/tests/harness \
+  "$STASIS_ROOT/scripts/build.sh" release $(targets_of "$name") >&2
+  STASIS_CRIU=$(criu_find) STASIS_BUILD_DIR=$STASIS_ROOT/build/release PYTHONPATH=$STASIS_ROOT/tests/harness \
     python3 -B "$STASIS_ROOT/scripts/bench/$name.py" "$STASIS_ROOT/build/bench/$name.json"
 done

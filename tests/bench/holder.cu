@@ -1,5 +1,4 @@
-// Holds device memory full of random data and works on a little of it until it is told to end; at the end prints a hash
-// of all of it.
+// Holds device memory full of random data and works on a little of it until it is told to end.
 //
 // usage: holder MIB [MIB_OF_ONE_ALLOCATION]   prints "ready", works, ends with SIGTERM
 #include <cuda_runtime.h>
