@@ -40,6 +40,10 @@ class Node:
         self.folder = tempfile.TemporaryDirectory(prefix="softgpu-test-")
         self.socket = os.path.join(self.folder.name, "d", "softgpud.sock")
         self.log = open(os.path.join(self.folder.name, "softgpud.log"), "w+")
+        self.start_daemon()
+        return self
+
+    def start_daemon(self):
         read_end, write_end = os.pipe()
         self.daemon = subprocess.Popen(
             [built("bin/softgpud"), "--socket", self.socket, "--ready-fd", str(write_end), *self.options],
@@ -54,9 +58,8 @@ class Node:
             self.daemon.wait()
             self.log.seek(0)
             raise RuntimeError("softgpud did not start: " + self.log.read())
-        return self
 
-    def __exit__(self, *_):
+    def stop_daemon(self):
         self.daemon.terminate()
         try:
             self.daemon.wait(20)
@@ -64,6 +67,16 @@ class Node:
             self.daemon.kill()
             self.daemon.wait()
             raise
+
+    def restart(self, *options):
+        """Another machine at the same address: every device is new and empty."""
+        self.stop_daemon()
+        self.options = options
+        self.start_daemon()
+
+    def __exit__(self, *_):
+        try:
+            self.stop_daemon()
         finally:
             self.log.close()
             self.folder.cleanup()

@@ -1,0 +1,142 @@
+// Programs that cannot be paused at once, or not at all; each prints a line when it is where the test wants it, and goes
+// on when it is told to by a line on its command file (argument 2), which the test creates.
+//
+// usage: stubborn MODE COMMAND_FILE    MODE: spin texture ipc managed broken plain
+#include <cuda_runtime.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#define CHECK(call)                                                                                \
+  do {                                                                                             \
+    cudaError_t check_error = (call);                                                              \
+    if (check_error != cudaSuccess) {                                                              \
+      std::fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorName(check_error)); \
+      std::_Exit(3);                                                                               \
+    }                                                                                              \
+  } while (0)
+
+__global__ void Spin(volatile int* flag, int* result) {
+  while (*flag == 0) {
+  }
+  *result = *flag * 6;
+}
+
+__global__ void Step(unsigned* cell) { *cell = *cell * 1664525u + 1013904223u; }
+
+__global__ void Read(cudaTextureObject_t texture, float* out) { out[threadIdx.x] = tex1Dfetch<float>(texture, threadIdx.x); }
+
+static void Say(const char* what) {
+  std::printf("%s\n", what);
+  std::fflush(stdout);
+}
+
+// Waits until the command file exists. Its folder is watched, so that nothing is polled.
+static void WaitForCommand(const char* path) {
+  const std::string file(path), folder = file.substr(0, file.rfind('/'));
+  const int watch = inotify_init1(IN_CLOEXEC);
+  if (watch < 0 || inotify_add_watch(watch, folder.c_str(), IN_CREATE | IN_MOVED_TO) < 0) std::_Exit(4);
+  while (access(path, F_OK) != 0) {
+    char events[4096];
+    if (read(watch, events, sizeof events) <= 0) std::_Exit(4);
+  }
+  close(watch);
+}
+
+// A kernel that ends only when the host says so, with a thread that waits for it inside the driver.
+static void SpinUntilTold(const char* command) {
+  int* flag;
+  int* result;
+  CHECK(cudaHostAlloc(&flag, sizeof(int), cudaHostAllocMapped));
+  CHECK(cudaMalloc(&result, sizeof(int)));
+  *flag = 0;
+  Spin<<<1, 1>>>(flag, result);
+  CHECK(cudaGetLastError());
+  std::thread teller([&] {
+    WaitForCommand(command);
+    *const_cast<volatile int*>(flag) = 7;
+  });
+  Say("spinning");
+  CHECK(cudaDeviceSynchronize());
+  int value = 0;
+  CHECK(cudaMemcpy(&value, result, sizeof value, cudaMemcpyDeviceToHost));
+  teller.join();
+  std::printf("result %d\n", value);
+}
+
+static void StepsAround(const char* command, void (*make)(unsigned* cell)) {
+  unsigned* cell;
+  CHECK(cudaMalloc(&cell, sizeof(unsigned)));
+  CHECK(cudaMemset(cell, 1, sizeof(unsigned)));
+  Step<<<1, 1>>>(cell);
+  CHECK(cudaGetLastError());
+  CHECK(cudaDeviceSynchronize());
+  if (make != nullptr) make(cell);
+  Say("ready");
+  WaitForCommand(command);
+  for (int i = 0; i < 1000; ++i) Step<<<1, 1>>>(cell);
+  unsigned value = 0;
+  CHECK(cudaMemcpy(&value, cell, sizeof value, cudaMemcpyDeviceToHost));
+  std::printf("result %u\n", value);
+}
+
+static void MakeTexture(unsigned*) {
+  static float* data;
+  CHECK(cudaMalloc(&data, 64 * sizeof(float)));
+  cudaResourceDesc resource{};
+  resource.resType = cudaResourceTypeLinear;
+  resource.res.linear.devPtr = data;
+  resource.res.linear.desc = cudaCreateChannelDesc<float>();
+  resource.res.linear.sizeInBytes = 64 * sizeof(float);
+  cudaTextureDesc description{};
+  cudaTextureObject_t texture;
+  CHECK(cudaCreateTextureObject(&texture, &resource, &description, nullptr));
+  float* out;
+  CHECK(cudaMalloc(&out, 64 * sizeof(float)));
+  Read<<<1, 64>>>(texture, out);
+  CHECK(cudaDeviceSynchronize());
+}
+
+static void ExportByIpc(unsigned* cell) {
+  cudaIpcMemHandle_t handle;
+  CHECK(cudaIpcGetMemHandle(&handle, cell));
+}
+
+static void MakeManaged(unsigned*) {
+  unsigned* managed;
+  CHECK(cudaMallocManaged(&managed, 1 << 20));
+  managed[0] = 5;
+  Step<<<1, 1>>>(managed);
+  CHECK(cudaDeviceSynchronize());
+}
+
+static void BreakContext(const char* command) {
+  Step<<<1, 1>>>(reinterpret_cast<unsigned*>(16));
+  const cudaError_t error = cudaDeviceSynchronize();
+  std::printf("broken %s\n", cudaGetErrorName(error));
+  Say("ready");
+  WaitForCommand(command);
+  std::printf("still %s\n", cudaGetErrorName(cudaDeviceSynchronize()));
+}
+
+int main(int argc, char** argv) {
+  const std::string mode = argc == 3 ? argv[1] : "";
+  if (mode == "spin") SpinUntilTold(argv[2]);
+  else if (mode == "texture") StepsAround(argv[2], MakeTexture);
+  else if (mode == "ipc") StepsAround(argv[2], ExportByIpc);
+  else if (mode == "managed") StepsAround(argv[2], MakeManaged);
+  else if (mode == "plain") StepsAround(argv[2], nullptr);
+  else if (mode == "broken") BreakContext(argv[2]);
+  else {
+    std::fprintf(stderr, "usage: stubborn spin|texture|ipc|managed|broken|plain COMMAND_FILE\n");
+    return 2;
+  }
+  return 0;
+}

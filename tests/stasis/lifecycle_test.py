@@ -1,0 +1,245 @@
+"""One task through the verbs, as a user would call them: answers, residency, moves, restores under changed conditions."""
+
+import os
+import shutil
+import socket
+import unittest
+
+from stasis_job import Site, built
+
+MIB = 1 << 20
+
+
+class Lifecycle(unittest.TestCase):
+    strategy = "reconstruct"
+
+    def setUp(self):
+        self.site = Site("--gpus", "2", "--memory", "512MiB")
+        self.site.__enter__()
+        self.addCleanup(self.site.__exit__, None, None, None)
+
+    def start(self, name, *program):
+        return self.site.start(name, built(program[0]), *program[1:], options=["--strategy", self.strategy])
+
+    def stubborn(self, mode, name="job"):
+        """A program that goes on once `self.tell()` has been called."""
+        self.command = os.path.join(self.site.folder.name, "command", "go")
+        os.makedirs(os.path.dirname(self.command), exist_ok=True)
+        if os.path.exists(self.command):
+            os.remove(self.command)
+        job = self.start(name, "tests/programs/stubborn", mode, self.command)
+        job.wait_for_output("spinning" if mode == "spin" else "ready")
+        return job
+
+    def tell(self):
+        with open(self.command, "x", encoding="utf-8"):
+            pass
+
+    def finish(self, job, expected):
+        self.tell()
+        self.assertEqual(job.wait(), 0, job.output())
+        self.assertEqual(job.output().splitlines()[-1], expected)
+
+    def result_undisturbed(self):
+        """What `stubborn plain` ends with."""
+        value = 0x01010101
+        for _ in range(1001):
+            value = (value * 1664525 + 1013904223) % 2**32
+        return f"result {value}"
+
+    def memory(self):
+        return [device["memory_used"] for device in self.site.node.devices()]
+
+    # The counter is the smallest program there is, and it is asked over a socket that it keeps listening on.
+    def ask_counter(self, port):
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+            connection.sendall(b"inc\n")
+            return int(connection.makefile().readline())
+
+    def test_counter_counts_on_after_kill_and_restore(self):
+        job = self.start("counter", "samples/counter", "--port", "0")
+        job.wait_for_output("\n")
+        port = int(job.output().split()[-1])
+        self.assertEqual([self.ask_counter(port) for _ in range(3)], [1, 2, 3])
+        job.verb("checkpoint")
+        self.assertEqual(self.ask_counter(port), 4)
+        job.kill()
+        job.verb("restore", "--detach")
+        self.assertEqual(self.ask_counter(port), 4, "the restored counter goes on from the checkpoint")
+        job.verb("pause")
+        job.verb("resume")
+        self.assertEqual(self.ask_counter(port), 5)
+
+    def test_residency_is_what_the_device_shows(self):
+        job = self.stubborn("plain")
+        before = self.memory()[0]
+        self.assertGreater(before, 0)
+        held = {}
+        for residency in ("device", "host", "disk"):
+            job.verb("pause", "--residency", residency)
+            held[residency] = self.memory()[0]
+            job.verb("resume")
+            self.assertEqual(self.memory()[0], before, residency)
+        self.assertGreater(held["device"], 0)
+        self.assertEqual(held["host"], 0)
+        self.assertEqual(held["disk"], 0)
+        self.finish(job, self.result_undisturbed())
+
+    def test_verbs_in_the_wrong_state_answer_clearly(self):
+        job = self.stubborn("plain")
+        for verb in (["resume"], ["migrate", "--gpus", "0,1"], ["restore", "--detach"]):
+            status, answer = job.refused(*verb)
+            self.assertIn(answer["code"], ("FAILED_PRECONDITION", "ALREADY_EXISTS", "NOT_FOUND"), answer)
+            self.assertEqual(answer["left"], "unchanged", answer)
+        job.verb("pause")
+        status, answer = job.refused("pause")
+        self.assertEqual((answer["code"], answer["left"]), ("FAILED_PRECONDITION", "unchanged"))
+        self.assertIn("paused", answer["message"])
+        job.verb("resume")
+        status, answer = job.refused("resume")
+        self.assertEqual(answer["code"], "FAILED_PRECONDITION")
+        job.verb("checkpoint")
+        status, answer = job.refused("restore", "--detach")
+        self.assertEqual(answer["code"], "ALREADY_EXISTS", "the task is alive")
+        job.kill()
+        job.verb("restore", "--detach")
+        status, answer = job.refused("restore", "--detach")
+        self.assertEqual(answer["code"], "ALREADY_EXISTS", "restored twice")
+        self.finish(job, self.result_undisturbed())
+        status, answer = job.refused("pause")
+        self.assertNotEqual(status, 0)
+
+    def test_restore_on_another_device(self):
+        job = self.stubborn("plain")
+        before = self.memory()
+        self.assertEqual(before[1], 0)
+        job.verb("checkpoint", "--stop")
+        job.wait()
+        self.assertEqual(self.memory(), [0, 0])
+        job.verb("restore", "--detach", "--gpus", "1,0")
+        self.assertEqual(self.memory(), [0, before[0]])
+        self.finish(job, self.result_undisturbed())
+
+    def test_restore_after_the_log_has_grown(self):
+        job = self.stubborn("plain")
+        job.verb("checkpoint")
+        self.finish(job, self.result_undisturbed())
+        longer = job.output()
+        answer = job.verb("restore", "--detach")
+        self.assertTrue(any("output.log" in note for note in answer["notes"]), answer)
+        self.assertEqual(job.wait(), 0)
+        self.assertEqual(job.output(), longer, "the same end once more")
+        aside = [name for name in os.listdir(os.path.dirname(job.path(""))) if name.startswith("output.log.")]
+        self.assertEqual(len(aside), 1, aside)
+        with open(job.path(aside[0]), encoding="utf-8") as tail:
+            self.assertEqual("ready\n" + tail.read(), longer)
+
+    def test_restore_after_the_run_folder_was_lost(self):
+        job = self.stubborn("plain")
+        job.verb("checkpoint", "--stop")
+        job.wait()
+        shutil.rmtree(self.site.run_dir)
+        job.verb("restore", "--detach")
+        job.verb("pause", "--residency", "host")
+        job.verb("resume")
+        self.finish(job, self.result_undisturbed())
+
+    def test_restore_on_a_node_with_more_and_with_less_memory(self):
+        job = self.start("holder", "tests/programs/holder", "64", "4")
+        job.wait_for_output("ready")
+        image = job.verb("checkpoint", "--stop")
+        job.wait()
+        self.site.node.restart("--gpus", "2", "--memory", "32MiB")
+        status, answer = job.refused("restore", "--detach")
+        self.assertEqual(answer["code"], "RESOURCE_EXHAUSTED", answer)
+        self.assertEqual(self.memory(), [0, 0], "a refused restore holds nothing")
+        self.assertFalse(job.alive())
+        self.site.node.restart("--gpus", "2", "--memory", "2GiB")
+        answer = job.verb("restore", "--detach")
+        self.assertEqual(answer["image"], image["image"])
+        job.verb("cancel")
+        job.wait()
+
+    def test_restore_while_its_old_pids_are_in_use(self):
+        first = self.stubborn("plain", "first")
+        inside = first.process()["nspid"]
+        first.verb("checkpoint", "--stop")
+        first.wait()
+        second = self.start("second", "samples/counter", "--port", "0")
+        second.wait_for_output("\n")
+        self.assertEqual(second.process()["nspid"], inside)
+        first.verb("restore", "--detach")
+        self.finish(first, self.result_undisturbed())
+        second.verb("cancel")
+
+    def test_a_kernel_that_waits_for_the_host_passes_the_deadline(self):
+        job = self.stubborn("spin")
+        for verb in ("pause", "checkpoint"):
+            status, answer = job.refused(verb, "--deadline", "1s")
+            self.assertEqual(answer["code"], "TIMEOUT", answer)
+            self.assertEqual(answer["left"], "rolled-back")
+            calls = {blocker["call"]: blocker for blocker in answer["blockers"]}
+            waiting = [call for call in calls if "Synchronize" in call]
+            self.assertEqual(len(waiting), 1, answer)
+            self.assertTrue(any("cudaDeviceSynchronize" in frame or "main" in frame for frame in calls[waiting[0]]["stack"]),
+                            answer)
+        self.finish(job, "result 42")
+
+    def test_a_task_that_is_stopped_is_named_as_such(self):
+        job = self.stubborn("plain")
+        pid = job.process()["pid"]
+        os.kill(pid, 19)
+        status, answer = job.refused("pause", "--deadline", "2s")
+        self.assertEqual(answer["left"], "unchanged", answer)
+        self.assertIn("stopped", answer["message"])
+        os.kill(pid, 18)
+        job.verb("pause")
+        job.verb("resume")
+        self.finish(job, self.result_undisturbed())
+
+    def test_what_cannot_be_carried_is_refused_by_name(self):
+        cases = {"ipc": "cuIpcGetMemHandle"}
+        if self.strategy == "reconstruct":
+            cases["texture"] = "cuTexObjectCreate"
+        for mode, call in cases.items():
+            with self.subTest(mode):
+                job = self.stubborn(mode, mode)
+                for verb in ("pause", "checkpoint"):
+                    status, answer = job.refused(verb)
+                    self.assertEqual((answer["code"], answer["left"]), ("UNSUPPORTED", "unchanged"), answer)
+                    self.assertIn(call, answer["message"])
+                self.finish(job, self.result_undisturbed())
+
+    def test_a_broken_context_is_not_checkpointed(self):
+        job = self.stubborn("broken")
+        status, answer = job.refused("checkpoint")
+        self.assertIn("CUDA_ERROR_ILLEGAL_ADDRESS", answer["message"])
+        self.finish(job, "still cudaErrorIllegalAddress")
+
+    def test_a_paused_task_can_be_ended(self):
+        for residency in ("device", "host", "disk"):
+            job = self.stubborn("plain", f"end-{residency}")
+            job.verb("pause", "--residency", residency)
+            job.verb("cancel")
+            job.wait()
+            self.assertFalse(job.alive())
+            self.assertEqual(self.memory(), [0, 0], residency)
+
+
+class LifecycleByDriverCheckpoint(Lifecycle):
+    """The same with the driver's own checkpoint, which cannot change the device."""
+
+    strategy = "driver-checkpoint"
+
+    def test_restore_on_another_device(self):
+        job = self.stubborn("plain")
+        job.verb("checkpoint", "--stop")
+        job.wait()
+        status, answer = job.refused("restore", "--detach", "--gpus", "1,0")
+        self.assertEqual(answer["code"], "UNSUPPORTED", answer)
+        job.verb("restore", "--detach")
+        self.finish(job, self.result_undisturbed())
+
+
+if __name__ == "__main__":
+    unittest.main()

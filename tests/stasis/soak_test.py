@@ -1,0 +1,137 @@
+"""Programs that are paused, moved, dumped, killed and restored at random moments print what they print undisturbed.
+
+STASIS_SOAK_SEED chooses the moments (printed); STASIS_TEST_FULL=1 makes it 50 disturbances a program.
+"""
+
+import os
+import random
+import sys
+import time
+import unittest
+
+from stasis_job import Job, Site, built
+
+FULL = os.environ.get("STASIS_TEST_FULL") == "1"
+DISTURBANCES = 50 if FULL else 4
+SEED = int(os.environ.get("STASIS_SOAK_SEED", "20") if not FULL else os.environ.get("STASIS_SOAK_SEED", time.time_ns() % 2**32))
+
+
+class Soak(unittest.TestCase):
+    strategy = "reconstruct"
+
+    @classmethod
+    def setUpClass(cls):
+        print(f"soak: seed {SEED}, {DISTURBANCES} disturbances a program", file=sys.stderr, flush=True)
+        cls.site = Site("--gpus", "2", "--memory", "1GiB")
+        cls.site.__enter__()
+        cls.addClassCleanup(cls.site.__exit__, None, None, None)
+
+    def undisturbed(self, command):
+        result = self.site.node.run(*command, timeout=300)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout
+
+    def disturb(self, job, kind, device):
+        """One disturbance; the device where the program is afterwards."""
+        if kind == "pause":
+            residency = self.random.choice(["device", "host", "disk"])
+            job.verb("pause", "--residency", residency)
+            job.verb("resume")
+        elif kind == "checkpoint":
+            job.verb("checkpoint")
+        elif kind == "migrate":
+            job.verb("migrate", "--gpus", f"{1 - device},{device}")
+            device = 1 - device
+        else:
+            job.verb("checkpoint", *(["--stop"] if kind == "stop" else []))
+            if kind == "kill":
+                job.kill()
+            else:
+                job.wait()
+            device = self.random.choice([0, 1])
+            job.verb("restore", "--detach", "--gpus", f"{device},{1 - device}")
+        return device
+
+    def soak(self, name, *command, kinds=("pause", "checkpoint", "migrate", "stop", "kill")):
+        program = [built(command[0]), *command[1:]]
+        started = time.monotonic()
+        expected = self.undisturbed(program)
+        length = time.monotonic() - started
+        self.random = random.Random(f"{SEED} {name}")
+        done = runs = 0
+        while done < DISTURBANCES:
+            runs += 1
+            job = self.site.start(f"{name}-{runs}", *program, options=["--strategy", self.strategy])
+            device = 0
+            while done < DISTURBANCES:
+                # A random moment of the program's life; nothing is waited for.
+                time.sleep(self.random.uniform(0, length / 3))
+                if not job.alive():
+                    break
+                kind = self.random.choice(kinds)
+                try:
+                    device = self.disturb(job, kind, device)
+                except AssertionError as error:
+                    if job.alive() or "NOT_FOUND" not in str(error) and "ended" not in str(error):
+                        raise AssertionError(f"seed {SEED}, disturbance {done} of {name}: {kind}: {error}") from error
+                    break  # the program came to its end before the verb did
+                done += 1
+            self.assertEqual(job.wait(), 0, f"seed {SEED}: {job.output()[-2000:]}")
+            self.assertEqual(job.output(), expected, f"seed {SEED}, {name}, after {done} disturbances")
+        print(f"soak: {name}: {done} disturbances in {runs} run(s), identical", file=sys.stderr, flush=True)
+
+    def test_mlp_train(self):
+        self.soak("mlp", "samples/mlp_train", "--steps", "120")
+
+    def test_gpt_train(self):
+        self.soak("gpt", "samples/gpt_train", "--steps", "12")
+
+    def test_stencil_captured(self):
+        self.soak("stencil-capture", "samples/stencil", "--graph", "capture", "--iterations", "2000")
+
+    def test_stencil_explicit(self):
+        self.soak("stencil-explicit", "samples/stencil", "--graph", "explicit", "--iterations", "2000")
+
+    def test_vector(self):
+        self.soak("vector", "samples/vector", "--rounds", "100")
+
+    def test_threads_blocked_in_synchronising_calls(self):
+        self.soak("threads", "tests/programs/soak", "threads", "1000")
+
+    def test_allocation_storm(self):
+        self.soak("storm", "tests/programs/soak", "storm", "8000")
+
+    def test_stream_ordered_allocation(self):
+        self.soak("pool", "tests/programs/soak", "pool", "2000")
+
+    def test_graphs_captured_all_the_time(self):
+        self.soak("graphs", "tests/programs/soak", "graphs", "4000")
+
+    def test_events_between_streams(self):
+        self.soak("events", "tests/programs/soak", "events", "8000")
+
+    def test_host_functions(self):
+        self.soak("callbacks", "tests/programs/soak", "callbacks", "3000")
+
+    def test_host_memory(self):
+        self.soak("host", "tests/programs/soak", "host", "4000")
+
+    def test_forked_workers(self):
+        self.soak("fork", "tests/programs/soak", "fork", "3000")
+
+    def test_launches_without_waiting(self):
+        self.soak("launches", "tests/programs/soak", "launches", "20000")
+
+
+class SoakByDriverCheckpoint(Soak):
+    """The same with the driver's own checkpoint; it cannot change the device of a running program."""
+
+    strategy = "driver-checkpoint"
+
+    def soak(self, name, *command, kinds=("pause", "checkpoint", "stop", "kill")):
+        super().soak(name, *command, kinds=kinds)
+
+
+if __name__ == "__main__":
+    assert Job
+    unittest.main()
