@@ -1,0 +1,158 @@
+"""Every step of every verb fails once, or the ghost is killed there: the program runs on and ends as if nothing had been.
+
+STASIS_TEST_FULL=1 takes every verb at every point; else a seeded part of them, in which each point appears.
+"""
+
+import os
+import random
+import re
+import sys
+import unittest
+
+from stasis_job import Site, built
+
+FULL = os.environ.get("STASIS_TEST_FULL") == "1"
+SEED = int(os.environ.get("STASIS_UNDO_SEED", "7"))
+SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+VERBS = ("pause", "pause-host", "pause-disk", "checkpoint", "checkpoint-stop", "migrate", "resume", "resume-host", "resume-disk",
+         "restore")
+
+
+def points():
+    with open(os.path.join(SOURCES, "ghost", "fault.h"), encoding="utf-8") as file:
+        found = re.findall(r'X\(k\w+, "([a-z-]+)"\)', file.read())
+    assert len(found) > 20, found
+    return found
+
+
+def expected_result():
+    value = 0x01010101
+    for _ in range(1001):
+        value = (value * 1664525 + 1013904223) % 2**32
+    return f"ready\nresult {value}\n"
+
+
+class Undo(unittest.TestCase):
+    strategy = "reconstruct"
+    verbs = VERBS
+
+    @classmethod
+    def setUpClass(cls):
+        cls.site = Site("--gpus", "2", "--memory", "256MiB")
+        cls.site.__enter__()
+        cls.addClassCleanup(cls.site.__exit__, None, None, None)
+        cls.count = 0
+
+    def start(self):
+        type(self).count += 1
+        self.command = os.path.join(self.site.folder.name, f"command-{self.count}", "go")
+        os.makedirs(os.path.dirname(self.command))
+        job = self.site.start(f"job-{self.count}", built("tests/programs/stubborn"), "plain", self.command,
+                              options=["--strategy", self.strategy])
+        job.wait_for_output("ready")
+        return job
+
+    def call(self, job, verb, fault=None):
+        """The verb with the fault armed in the ghost that it starts: (exit status, answer)."""
+        name, _, option = verb.partition("-")
+        arguments = {"pause": ["--residency", option or "device"], "migrate": ["--gpus", "1,0"], "restore": ["--detach"],
+                     "checkpoint": ["--stop"] if option else []}.get(name, [])
+        extra = {"STASIS_GHOST_FAULT": fault} if fault else {}
+        status, answer, _ = self.site.call(name, job.name, *arguments, **extra)
+        return status, answer
+
+    def must(self, job, verb, fault=None):
+        status, answer = self.call(job, verb, fault)
+        self.assertEqual(status, 0, answer)
+        return answer
+
+    def finish(self, job):
+        with open(self.command, "x", encoding="utf-8"):
+            pass
+        self.assertEqual(job.wait(), 0, job.output())
+        self.assertEqual(job.output(), expected_result())
+
+    def one(self, verb, fault):
+        """True when the fault lay on the verb's way."""
+        point, action = fault.split(":")
+        job = self.start()
+        if verb.startswith("resume"):
+            # The ghost that holds the pause is the one that resumes; what fails in the pause itself is no case here.
+            status, _ = self.call(job, verb.replace("resume", "pause"), fault)
+            if status != 0:
+                self.finish(job)
+                return False
+            status, answer = self.call(job, "resume")
+        elif verb == "restore":
+            self.must(job, "checkpoint-stop")
+            job.wait()
+            status, answer = self.call(job, verb, fault)
+        else:
+            status, answer = self.call(job, verb, fault)
+        hit = status != 0
+        if hit and action == "fail":
+            self.assertIn(point, answer["message"], answer)
+        self.settle(job, verb, status, answer)
+        self.finish(job)
+        return hit
+
+    def settle(self, job, verb, status, answer):
+        """Brings the task back to running, checking that nothing was lost on the way."""
+        name = verb.partition("-")[0]
+        if status == 0:
+            if name == "pause":
+                self.must(job, "resume")
+            elif verb == "checkpoint-stop":
+                job.wait()
+                self.must(job, "restore")
+            return
+        self.assertNotEqual(answer.get("left"), "lost", answer)
+        if name == "resume":
+            again, second = self.call(job, "resume")
+            # A ghost that was killed after the last step has resumed all the same.
+            self.assertTrue(again == 0 or second["code"] == "FAILED_PRECONDITION", second)
+        elif name == "restore":
+            again, second = self.call(job, "restore")
+            self.assertTrue(again == 0 or second["code"] == "ALREADY_EXISTS", second)
+        elif verb == "checkpoint-stop" and not job.alive():
+            self.must(job, "restore")
+
+    def test_every_point(self):
+        chosen = random.Random(SEED)
+        missed = []
+        for point in points():
+            hits = 0
+            order = list(self.verbs)
+            chosen.shuffle(order)
+            for verb in order:
+                for action in ("fail", "kill"):
+                    with self.subTest(point=point, verb=verb, action=action):
+                        hits += self.one(verb, f"{point}:{action}")
+                if hits and not FULL:
+                    break
+            if not hits:
+                missed.append(point)
+        self.assertEqual(missed, [], "no verb comes past these points")
+        print(f"undo: {self.count} runs at {len(points())} points ({self.strategy})", file=sys.stderr, flush=True)
+
+    def test_the_last_image_survives_a_failed_checkpoint(self):
+        job = self.start()
+        first = self.must(job, "checkpoint")
+        for fault in ("commit-before:fail", "save-inside:kill", "commit-inside:kill"):
+            status, answer = self.call(job, "checkpoint", fault)
+            self.assertNotEqual(status, 0, answer)
+        job.verb("pause")
+        job.verb("resume")
+        job.kill()
+        answer = self.must(job, "restore")
+        self.assertEqual(answer["image"], first["image"])
+        self.finish(job)
+
+
+class UndoByDriverCheckpoint(Undo):
+    strategy = "driver-checkpoint"
+    verbs = tuple(verb for verb in VERBS if verb != "migrate")
+
+
+if __name__ == "__main__":
+    unittest.main()
