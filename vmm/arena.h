@@ -1,0 +1,121 @@
+// Arena: device memory of one owner (a context, a pool) on one device, cut into allocations.
+//
+// An arena reserves large regions of addresses and maps physical memory only where an allocation lies, so
+// that allocations may follow each other without regard to the 2 MiB granularity. What it costs:
+//   - every page of 2 MiB that is mapped holds at least one byte of a live allocation, except one spare page
+//     and, in extents made for small allocations, at most a 64th of the arena (kGrowthShare) in advance;
+//   - allocations that are no multiple of a page are packed one behind the other and share their border
+//     pages; those that are a multiple lie on pages of their own. Without frees an arena wastes less than
+//     a page, a 64th, and the rounding of each allocation to kAlignment.
+// Pages that an allocation covers as a whole form an extent of its own, which goes back to the driver with
+// it; border pages are extents that go back when their last user has gone.
+//
+// Not thread-safe: all methods run under the owner's lock. None of them waits for device work: what must be
+// unmapped is handed out, and the caller discards it outside the lock and says so by Discarded().
+#ifndef VMM_ARENA_H_
+#define VMM_ARENA_H_
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "base/status.h"
+#include "vmm/extent.h"
+#include "vmm/range_set.h"
+
+namespace stasis::vmm {
+
+class Arena {
+ public:
+  // Of every address and size. CUDA promises 256 bytes and its allocator gives 512, which programs rely on.
+  static constexpr uint64_t kAlignment = 512;
+  static constexpr uint64_t kGrowthShare = 64;
+  static constexpr uint64_t kMaxGrowth = 16ull << 20;
+
+  // `device` is a virtual ordinal.
+  explicit Arena(int device) : device_(device) { rights_[device] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE; }
+  // Gives the addresses back. Every extent must have been taken out.
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  int device() const { return device_; }
+
+  // The driver's error when there is no memory; nothing has changed then, except that `discarded` may have
+  // something for the caller to discard.
+  CUresult Allocate(uint64_t bytes, uint64_t* address, std::vector<Extent>* discarded);
+  // Bytes that an allocation of `bytes` occupies.
+  static uint64_t Capacity(uint64_t bytes) { return RoundUp(bytes, kAlignment); }
+  // Ends the allocation at `address`; appends the extents that nobody uses any more.
+  void Free(uint64_t address, uint64_t bytes, std::vector<Extent>* discarded);
+  // The spare page and all else that is wholly free.
+  void TakeFree(std::vector<Extent>* discarded);
+  // Everything, for when the owner has gone; allocations that are freed later are none any more.
+  void TakeAll(std::vector<Extent>* discarded);
+  // The caller has tried to discard an extent that was taken out; what is still mapped is kept as free
+  // memory.
+  void Discarded(const Extent& extent);
+
+  // Rights of another device, for extents to come; returns those that exist.
+  std::vector<Extent> SetRights(int device, CUmemAccess_flags flags);
+  const AccessRights& rights() const { return rights_; }
+  bool HasExtent(uint64_t id, uint64_t address) const;
+
+  // Physical bytes, and those of whole pages that nobody uses.
+  uint64_t mapped_bytes() const { return mapped_bytes_; }
+  uint64_t FreePageBytes() const;
+
+  // --- For the pause; no allocation or free is under way.
+  std::map<uint64_t, Extent>& extents() { return extents_; }  // by address
+  // Discards all physical memory. With `hold`, gives the addresses back to the driver too and holds them with
+  // pages of the process. Goes on past errors and reports the first.
+  Status Detach(bool hold);
+  // Takes the addresses back from the hold; no-op where they are reserved.
+  Status Reserve();
+
+ private:
+  // Who keeps the addresses: the driver, pages of ours, or somebody else who was quicker.
+  enum class Keeper { kDriver, kPages, kStranger };
+  struct Region {
+    uint64_t size = 0;
+    Keeper keeper = Keeper::kDriver;
+  };
+  struct Plan {
+    uint64_t start = 0;  // of the allocation
+    Range body, border;  // what must be mapped
+  };
+
+  CUresult AddRegion(uint64_t bytes);
+  static Status HoldRegion(uint64_t address, Region& region);
+  static Status ReserveRegion(uint64_t address, Region& region);
+  bool FindPlan(uint64_t size, Plan* plan) const;
+  Plan PlanPages(uint64_t size, Range run) const;
+  Plan PlanPacked(uint64_t size, Range run) const;
+  uint64_t Growth(uint64_t size) const;
+  CUresult MapPlan(const Plan& plan, std::vector<Extent>* discarded);
+  void Adopt(Extent extent);
+  void Vacate(std::map<uint64_t, Extent>::iterator where, std::vector<Extent>* discarded);
+  void MaybeVacate(std::map<uint64_t, Extent>::iterator where, std::vector<Extent>* discarded);
+  bool WhollyFree(const Extent& extent) const {
+    return free_.Contains({extent.address, extent.address + extent.size});
+  }
+  std::map<uint64_t, Extent>::iterator ExtentAt(uint64_t address);
+  void DropEmptyRegions();
+
+  const int device_;
+  AccessRights rights_;
+  std::map<uint64_t, Region> regions_;  // by address
+  std::map<uint64_t, Extent> extents_;
+  RangeSet free_;          // mapped, in no allocation
+  RangeSet unmapped_;      // reserved only; whole pages
+  uint64_t frontier_ = 0;  // where the last border page ends
+  uint64_t spare_ = 0;     // address of an extent that may be kept though free
+  uint64_t mapped_bytes_ = 0, border_bytes_ = 0;
+  bool gone_ = false;
+};
+
+}  // namespace stasis::vmm
+
+#endif  // VMM_ARENA_H_

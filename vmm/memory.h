@@ -1,0 +1,124 @@
+// The program's plain device memory: what cuMemAlloc and its kin answer, and what is known of each
+// allocation.
+//
+// One per process. Every function may be called by any thread inside the gate. One lock guards all tables. It
+// is held across cuMemAddressReserve, cuMemCreate, cuMemMap and cuMemSetAccess that gives rights: these ask
+// the driver for memory and wait for no device work, no callback and no other call, and the driver serialises
+// them anyway. It is never held across what waits for work: cuMemUnmap, synchronisation, taking rights away.
+//
+// The driver is always asked first (a call that can only fail, CheckCaller), so that all its own errors --
+// not initialised, child of a fork, no context, broken context, forbidden during a capture -- are its own.
+#ifndef VMM_MEMORY_H_
+#define VMM_MEMORY_H_
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "vmm/arena.h"
+#include "vmm/environment.h"
+
+namespace stasis::vmm {
+
+enum class BlockKind : uint8_t { kPlain, kPool };
+
+// A live allocation of the program.
+struct Block {
+  BlockKind kind = BlockKind::kPlain;
+  uint64_t base = 0, size = 0;  // as the program asked
+  uint64_t occupied = 0;        // bytes of the arena that go back with it; at least Arena::Capacity(size)
+  CUcontext context = nullptr;  // visible
+  int device = 0;               // virtual ordinal
+  uint64_t buffer_id = 0;       // CU_POINTER_ATTRIBUTE_BUFFER_ID
+  CUmemoryPool pool = nullptr;  // visible; null for plain memory
+  bool sync_memops = false;
+  std::shared_ptr<Arena> arena;
+  uint64_t end() const { return base + size; }
+};
+
+// Extents that were taken out of an arena and wait to be discarded outside the lock.
+struct Discarded {
+  std::shared_ptr<Arena> arena;
+  std::vector<Extent> extents;
+};
+
+class Memory {
+ public:
+  static Memory& Get();
+
+  // cuMemAlloc_v2, cuMemAllocPitch_v2 and cuMemFree_v2 of the caller's current context.
+  CUresult Allocate(CUdeviceptr* address, size_t bytes);
+  CUresult AllocatePitch(CUdeviceptr* address, size_t* pitch, size_t width, size_t height, unsigned element);
+  CUresult Free(CUdeviceptr address);
+
+  // The allocation that contains `address`.
+  std::optional<Block> Find(CUdeviceptr address) const;
+  // Sets CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of what contains `address`, which the driver has been told.
+  void NoteSyncMemops(CUdeviceptr address, bool on);
+  // Bytes that a plain allocator would call free on `device` although they are ours.
+  uint64_t FreeBytes(int device) const;
+
+  // The context (visible handle) has gone, and its memory with it. After the driver has said so.
+  void ContextGone(CUcontext context);
+
+  // Lets the device of context `user` at what `owner` has and will have; the driver has agreed. Both visible.
+  // On failure nothing is changed.
+  CUresult EnablePeer(CUcontext user, int user_device, CUcontext owner, int owner_device);
+  void DisablePeer(CUcontext user, CUcontext owner);
+  struct PeerPair {
+    CUcontext user = nullptr, owner = nullptr;
+    int user_device = -1, owner_device = -1;
+  };
+  std::vector<PeerPair> PeerPairs() const;
+
+  // --- For pools, which share the lock and the table of blocks.
+  std::unique_lock<std::mutex> Lock() const { return std::unique_lock(mutex_); }
+  void InsertLocked(Block block);
+  // Takes the block based at `address` out when it is of that kind.
+  std::optional<Block> TakeLocked(CUdeviceptr address, BlockKind kind);
+  uint64_t NextBufferIdLocked() { return next_buffer_id_++; }
+  // Blocks of a pool or a context.
+  std::vector<Block> TakeAllLocked(const std::function<bool(const Block&)>& which);
+  // Without the lock.
+  void Discard(std::vector<Discarded> discarded);
+  // Gives everything back that is only kept: spare pages, and by the hook what pools keep.
+  void Reclaim(int device);
+  void SetPoolHooks(void (*reclaim)(int device)) { reclaim_pools_ = reclaim; }
+  // Frees that had to wait for the end of a capture.
+  void SettleDeferredFrees();
+
+  // --- For the pause: the gate is closed, so nobody else is here; or with the lock.
+  std::vector<std::shared_ptr<Arena>> ContextArenas() const;  // takes the lock
+  const std::map<uint64_t, Block>& blocks() const { return blocks_; }
+
+ private:
+  Memory() = default;
+  std::shared_ptr<Arena> ArenaOfLocked(const Caller& caller);
+  CUresult AllocateOnce(const Caller& caller, size_t bytes, CUdeviceptr* address);
+  CUresult Synchronize(const Block& block) const;
+  void Finish(const Block& block);
+  CUresult ApplyRights(const std::shared_ptr<Arena>& arena, const std::vector<Extent>& extents, int device,
+                       CUmemAccess_flags flags);
+
+  mutable std::mutex mutex_;
+  std::map<CUcontext, std::shared_ptr<Arena>> arenas_;
+  std::map<uint64_t, Block> blocks_;  // by base
+  std::vector<Block> deferred_;       // freed by the program during a capture
+  std::vector<PeerPair> peers_;
+  // Far above what any driver has counted to, so that an id of ours is never one of its own.
+  uint64_t next_buffer_id_ = 1ull << 40;
+  void (*reclaim_pools_)(int device) = nullptr;
+};
+
+// The error the driver gives to an allocating call of this thread now, CUDA_SUCCESS when there is none.
+CUresult CheckCaller();
+
+}  // namespace stasis::vmm
+
+#endif  // VMM_MEMORY_H_
