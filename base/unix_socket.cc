@@ -148,6 +148,15 @@ void UnixListener::Close() {
   lock_.Reset();
 }
 
+Status UnixListener::MoveDescriptors(int lowest) {
+  for (Fd* fd : {&socket_, &lock_}) {
+    Fd moved(fcntl(fd->get(), F_DUPFD_CLOEXEC, lowest));
+    if (!moved.valid()) return ErrnoStatus(errno, "move a descriptor of " + path_);
+    *fd = std::move(moved);
+  }
+  return Status();
+}
+
 Result<Fd> ConnectUnix(const std::string& path, const Deadline& deadline) {
   ASSIGN_OR_RETURN(sockaddr_un address, AddressOf(path));
   ASSIGN_OR_RETURN(Fd socket_fd, NewSocket());

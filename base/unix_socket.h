@@ -30,10 +30,14 @@ class UnixListener {
 
   // Non-blocking, close-on-exec; -1 once closed.
   int fd() const { return socket_.get(); }
+  // The lock's descriptor, for those who close by number; -1 once closed.
+  int lock_fd() const { return lock_.get(); }
   const std::string& path() const { return path_; }
   // The next connection: non-blocking, close-on-exec. kUnavailable when there is none at the moment.
   Result<Fd> Accept();
   void Close();
+  // Gives both descriptors numbers of at least `lowest`, so that others find the low ones free.
+  Status MoveDescriptors(int lowest);
 
  private:
   std::string path_;

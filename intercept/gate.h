@@ -55,13 +55,14 @@ inline bool GateUnchanged() {
 // Inside of the gate from construction to destruction. Keeps errno.
 class GateScope {
  public:
-  explicit GateScope(Fn function) : outermost_(internal::t_gate.inside.load(std::memory_order_relaxed) == 0) {
+  __attribute__((always_inline)) explicit GateScope(Fn function)
+      : outermost_(internal::t_gate.inside.load(std::memory_order_relaxed) == 0) {
     if (__builtin_expect(!outermost_, 0)) return;
     internal::t_gate.inside.store(static_cast<uint32_t>(function) + 1, std::memory_order_release);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     if (!internal::GateUnchanged()) bypass_ = internal::EnterGateSlowly(function);
   }
-  ~GateScope() {
+  __attribute__((always_inline)) ~GateScope() {
     if (__builtin_expect(!outermost_, 0)) return;
     internal::t_gate.inside.store(0, std::memory_order_release);
     std::atomic_signal_fence(std::memory_order_seq_cst);

@@ -1,40 +1,116 @@
 #include "intercept/process.h"
 
+#include <pthread.h>
+
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
+#include <memory>
 #include <mutex>
+#include <new>
+#include <optional>
 
-#include "base/task_protocol.h"
+#include "base/raw_log.h"
+#include "intercept/control.h"
 #include "intercept/driver_path.h"
 #include "intercept/gate.h"
+#include "intercept/taint.h"
+#include "intercept/visible_devices.h"
 #include "vmm/real_driver.h"
 
 namespace stasis {
 namespace {
 
-constinit std::mutex g_mutex;
+constinit std::mutex g_start_mutex;
 constinit std::atomic<bool> g_started{false};
-constinit std::string* g_task_folder = nullptr;  // outlives every destructor
+constinit bool g_fork_handled = false;             // guarded by g_start_mutex
+constinit std::string* g_task_folder = nullptr;    // set once; outlives every destructor
+constinit std::atomic<bool> g_initialised{false};  // a cuInit has succeeded
+
+constinit std::mutex g_hide_mutex;
+constinit int g_hiders = 0;                    // guarded by g_hide_mutex
+constinit HiddenVariable* g_hidden = nullptr;  // guarded by g_hide_mutex
+
+// What a child may keep of its parent depends on the driver: once initialised it is of no use to children.
+void ResetInChild() {
+  const bool driver_used = g_initialised.load(std::memory_order_relaxed);
+  new (&g_start_mutex) std::mutex;
+  new (&g_hide_mutex) std::mutex;
+  ResetControlAfterFork();
+  ResetTaintsAfterFork();
+  ResetGateAfterFork(driver_used);
+  g_started.store(driver_used, std::memory_order_relaxed);
+}
+
+void OpenRealDriver() {
+  if (DriverIsOpen()) return;
+  // Without one the program sees a machine without a driver, as it would without us.
+  const Status status = OpenDriver(FindDriverPath());
+  if (!status.ok() && !g_task_folder->empty())
+    RawLog(LogLevel::kWarning, "%.*s", static_cast<int>(status.message().size()), status.message().data());
+}
 
 void Start() {
-  const char* folder = getenv(kTaskFolderVariable);
-  g_task_folder = new std::string(folder == nullptr ? "" : folder);
-  Status status = OpenDriver(FindDriverPath());
-  (void)status;  // the program sees a machine without a driver, as it would without us
+  if (g_task_folder == nullptr) {
+    const char* folder = getenv(kTaskFolderVariable);
+    g_task_folder = new std::string(folder == nullptr ? "" : folder);
+  }
+  OpenRealDriver();
+  if (!g_fork_handled) pthread_atfork(nullptr, nullptr, ResetInChild);
+  g_fork_handled = true;
   if (g_task_folder->empty()) return;
   RegisterGateBarrier();
+  const Status status = StartControlThread(*g_task_folder);
+  if (!status.ok())
+    RawLog(LogLevel::kWarning, "this process cannot be managed: %.*s",
+           static_cast<int>(status.message().size()), status.message().data());
+}
+
+// NVIDIA's driver is a file named after its version: libcuda.so.580.65.06.
+bool IsNvidiaDriver() {
+  const std::unique_ptr<char, void (*)(void*)> real(realpath(DriverPath().c_str(), nullptr), std::free);
+  const char* version = real == nullptr ? nullptr : std::strstr(real.get(), "libcuda.so.");
+  return version != nullptr && std::strchr(version + std::strlen("libcuda.so."), '.') != nullptr;
 }
 
 }  // namespace
 
 void StartProcess() {
   if (g_started.load(std::memory_order_acquire)) return;
-  std::lock_guard<std::mutex> lock(g_mutex);
+  std::lock_guard<std::mutex> lock(g_start_mutex);
   if (g_started.load(std::memory_order_relaxed)) return;
   Start();
   g_started.store(true, std::memory_order_release);
 }
 
 const std::string& TaskFolder() { return *g_task_folder; }
+
+TaskStrategy ChosenStrategy() {
+  const char* wanted = getenv(kTaskStrategyVariable);
+  for (const TaskStrategy strategy : {TaskStrategy::kReconstruct, TaskStrategy::kDriverCheckpoint})
+    if (wanted != nullptr && std::strcmp(wanted, TaskStrategyName(strategy)) == 0) return strategy;
+  const bool offered = DriverIsOpen() && DriverAddress(Fn::cuCheckpointProcessLock) != nullptr;
+  return offered && IsNvidiaDriver() ? TaskStrategy::kDriverCheckpoint : TaskStrategy::kReconstruct;
+}
+
+AllDevicesVisible::AllDevicesVisible() {
+  std::lock_guard<std::mutex> lock(g_hide_mutex);
+  if (g_hiders++ == 0) g_hidden = new HiddenVariable("CUDA_VISIBLE_DEVICES");
+}
+
+AllDevicesVisible::~AllDevicesVisible() {
+  std::lock_guard<std::mutex> lock(g_hide_mutex);
+  if (--g_hiders > 0) return;
+  delete g_hidden;
+  g_hidden = nullptr;
+}
+
+CUresult InitialiseDriver(CUresult (*init)(unsigned int), unsigned int flags) {
+  std::optional<AllDevicesVisible> hidden;
+  if (!TaskFolder().empty()) hidden.emplace();
+  const CUresult result = init(flags);
+  if (result == CUDA_SUCCESS) g_initialised.store(true, std::memory_order_relaxed);
+  return result;
+}
 
 }  // namespace stasis

@@ -2,15 +2,34 @@
 #ifndef INTERCEPT_PROCESS_H_
 #define INTERCEPT_PROCESS_H_
 
+#include <cuda.h>
+
 #include <string>
+
+#include "base/task_protocol.h"
 
 namespace stasis {
 
 // Opens the real driver and, in a process of a task, starts the control thread. Does its work once; other
 // threads that call it meanwhile wait. Without a driver every call of the program answers as if it had none.
+// A child after fork(2) starts anew, unless its parent had initialised the driver.
 void StartProcess();
 // The task's run folder, empty in a process that no launcher of ours has started. After StartProcess().
 const std::string& TaskFolder();
+// What STASIS_STRATEGY says; left to us, driver-checkpoint where NVIDIA's driver offers it, else reconstruct.
+TaskStrategy ChosenStrategy();
+
+// While one lives, the environment has no CUDA_VISIBLE_DEVICES for the driver to read.
+class AllDevicesVisible {
+ public:
+  AllDevicesVisible();
+  ~AllDevicesVisible();
+  AllDevicesVisible(const AllDevicesVisible&) = delete;
+  AllDevicesVisible& operator=(const AllDevicesVisible&) = delete;
+};
+
+// The real cuInit. In a process of a task the driver sees every device, whatever CUDA_VISIBLE_DEVICES says.
+CUresult InitialiseDriver(CUresult (*init)(unsigned int), unsigned int flags);
 
 }  // namespace stasis
 

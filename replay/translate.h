@@ -23,12 +23,12 @@ inline bool Translating() { return internal::g_translating.load(std::memory_orde
 // CUstream, CUevent, CUgraph, CUgraphNode, CUgraphExec, CUmemoryPool, CUarray, CUmipmappedArray, CUuserObject
 // ...
 template <typename Handle>
-Handle* ToReal(Handle* visible) {
+__attribute__((always_inline)) inline Handle* ToReal(Handle* visible) {
   if (__builtin_expect(!Translating(), 1)) return visible;
   return reinterpret_cast<Handle*>(internal::LookUpReal(reinterpret_cast<uint64_t>(visible)));
 }
 template <typename Handle>
-Handle* ToVisible(Handle* real) {
+__attribute__((always_inline)) inline Handle* ToVisible(Handle* real) {
   if (__builtin_expect(!Translating(), 1)) return real;
   return reinterpret_cast<Handle*>(internal::LookUpVisible(reinterpret_cast<uint64_t>(real)));
 }

@@ -8,6 +8,7 @@ namespace {
 
 struct Map {
   std::vector<TaskDevice> devices;
+  bool hides_others = false;
   bool active = false;
 };
 
@@ -17,7 +18,7 @@ Map& TheMap() {
 }
 
 void Refresh() {
-  bool active = false;
+  bool active = TheMap().hides_others;
   for (const TaskDevice& device : TheMap().devices)
     active |= device.virtual_ordinal != device.physical_ordinal;
   TheMap().active = active;
@@ -30,19 +31,21 @@ const std::vector<TaskDevice>& VisibleDevices() { return TheMap().devices; }
 
 CUdevice ToPhysicalDevice(CUdevice virtual_device) {
   const std::vector<TaskDevice>& devices = TheMap().devices;
-  if (virtual_device < 0 || static_cast<size_t>(virtual_device) >= devices.size()) return virtual_device;
+  if (virtual_device < 0 || devices.empty()) return virtual_device;
+  if (static_cast<size_t>(virtual_device) >= devices.size()) return CU_DEVICE_INVALID;
   return devices[static_cast<size_t>(virtual_device)].physical_ordinal;
 }
 
 CUdevice ToVirtualDevice(CUdevice physical_device) {
   const std::vector<TaskDevice>& devices = TheMap().devices;
-  if (devices.empty()) return physical_device;
+  if (devices.empty() || physical_device < 0) return physical_device;
   for (const TaskDevice& device : devices)
     if (device.physical_ordinal == physical_device) return device.virtual_ordinal;
   return -1;
 }
 
-void SetVisibleDevices(std::vector<TaskDevice> devices) {
+void SetVisibleDevices(std::vector<TaskDevice> devices, bool hides_others) {
+  TheMap().hides_others = hides_others;
   TheMap().devices = std::move(devices);
   Refresh();
 }

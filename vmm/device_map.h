@@ -1,7 +1,7 @@
 // Device ordinals as the program sees them (virtual) and as the driver below numbers them now (physical).
 //
 // Filled once at cuInit, changed only while the gate is closed; so readers need no lock. Before it is filled,
-// and for ordinals that it does not know, both directions are the identity.
+// and for negative ordinals (CU_DEVICE_CPU), both directions are the identity.
 #ifndef VMM_DEVICE_MAP_H_
 #define VMM_DEVICE_MAP_H_
 
@@ -15,12 +15,14 @@ namespace stasis {
 
 // True while some virtual ordinal differs from its physical one, or physical devices are hidden.
 bool DeviceMapActive();
+// CU_DEVICE_INVALID for an ordinal the program does not see.
 CUdevice ToPhysicalDevice(CUdevice virtual_device);
 // -1 for a physical device that the program does not see.
 CUdevice ToVirtualDevice(CUdevice physical_device);
 // What the program sees, in the order of virtual ordinals.
 const std::vector<TaskDevice>& VisibleDevices();
-void SetVisibleDevices(std::vector<TaskDevice> devices);
+// `hides_others`: the driver has more devices than these.
+void SetVisibleDevices(std::vector<TaskDevice> devices, bool hides_others = false);
 // Moves devices; every virtual ordinal must be known and every physical one used once. kInvalidArgument else,
 // with nothing changed.
 Status PlaceDevices(const std::vector<TaskAttach::Placement>& placements);

@@ -1,0 +1,78 @@
+// The driver itself: initialisation, version, and the addresses of its functions.
+#include <mutex>
+
+#include "intercept/proc_address.h"
+#include "intercept/process.h"
+#include "intercept/taint.h"
+#include "intercept/visible_devices.h"
+#include "intercept_hooks.h"
+#include "vmm/device_map.h"
+
+namespace stasis::hooks {
+namespace {
+
+constinit std::mutex g_record_mutex;
+
+Status RecordOnce() {
+  std::lock_guard<std::mutex> lock(g_record_mutex);
+  return RecordVisibleDevices(TaskFolder().empty());
+}
+
+// The program's answer about an address of the real driver.
+CUresult ReplaceAddress(CUresult result, const char* symbol, void** function, int cuda_version,
+                        cuuint64_t flags) {
+  if (result != CUDA_SUCCESS || function == nullptr || *function == nullptr) return result;
+  const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
+  void* wrapper = WrapperFor(*function, symbol, cuda_version, per_thread);
+  if (wrapper != nullptr) {
+    *function = wrapper;
+  } else {
+    // Newer than this library: it works, and keeps its state where nobody here looks.
+    Taint(symbol, true);
+  }
+  return result;
+}
+
+CUresult NothingFound(void** function) {
+  if (function != nullptr) *function = nullptr;
+  return CUDA_ERROR_NOT_FOUND;
+}
+
+}  // namespace
+
+CUresult cuInit(const Call& call, unsigned int Flags) {
+  if (!DriverIsOpen()) return CUDA_ERROR_NO_DEVICE;
+  const CUresult result = InitialiseDriver(call.Real<decltype(&::cuInit)>(), Flags);
+  if (result != CUDA_SUCCESS) return result;
+  const Status status = RecordOnce();
+  if (!status.ok()) return CUDA_ERROR_NOT_INITIALIZED;
+  return VisibleDevices().empty() ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
+}
+
+// Runtimes take version 0 for a machine without a driver.
+CUresult cuDriverGetVersion(const Call& call, int* driverVersion) {
+  if (DriverIsOpen()) return call.Real<decltype(&::cuDriverGetVersion)>()(driverVersion);
+  if (driverVersion == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *driverVersion = 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGetProcAddress(const Call& call, const char* symbol, void** pfn, int cudaVersion,
+                          cuuint64_t flags) {
+  if (!DriverIsOpen()) return NothingFound(pfn);
+  const CUresult result = call.Real<decltype(&::cuGetProcAddress)>()(symbol, pfn, cudaVersion, flags);
+  return ReplaceAddress(result, symbol, pfn, cudaVersion, flags);
+}
+
+CUresult cuGetProcAddress_v2(const Call& call, const char* symbol, void** pfn, int cudaVersion,
+                             cuuint64_t flags, CUdriverProcAddressQueryResult* symbolStatus) {
+  if (!DriverIsOpen()) {
+    if (symbolStatus != nullptr) *symbolStatus = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    return NothingFound(pfn);
+  }
+  const CUresult result =
+      call.Real<decltype(&::cuGetProcAddress_v2)>()(symbol, pfn, cudaVersion, flags, symbolStatus);
+  return ReplaceAddress(result, symbol, pfn, cudaVersion, flags);
+}
+
+}  // namespace stasis::hooks

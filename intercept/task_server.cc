@@ -1,0 +1,304 @@
+#include "intercept/task_server.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/payload.h"
+#include "base/raw_log.h"
+#include "intercept/captures.h"
+#include "intercept/gate.h"
+#include "intercept/process.h"
+#include "intercept/taint.h"
+#include "intercept/visible_devices.h"
+#include "replay/pause.h"
+#include "vmm/device_map.h"
+#include "vmm/pause.h"
+#include "vmm/real_driver.h"
+
+namespace stasis {
+namespace {
+
+// An undo goes on past errors; they are in the log for whoever asks why the task cannot go on.
+void LogIfError(const char* what, const Status& status) {
+  if (!status.ok())
+    RawLog(LogLevel::kError, "%s: %.*s", what, static_cast<int>(status.message().size()),
+           status.message().data());
+}
+
+Result<uint32_t> DecodeU32(const Message& request) {
+  PayloadReader reader(request.payload);
+  const uint32_t value = reader.U32();
+  RETURN_IF_ERROR(reader.Finish());
+  return value;
+}
+
+Result<TaskStrategy> DecodeStrategy(const Message& request) {
+  PayloadReader reader(request.payload);
+  const uint8_t value = reader.U8();
+  RETURN_IF_ERROR(reader.Finish());
+  if (value > static_cast<uint8_t>(TaskStrategy::kDriverCheckpoint))
+    return Errorf(StatusCode::kCorrupt, "no strategy %u", value);
+  return static_cast<TaskStrategy>(value);
+}
+
+Message MakeError(uint64_t request_id, Status status, std::vector<TaskBlocker> blockers) {
+  Message message;
+  message.type = static_cast<uint32_t>(TaskMessage::kError);
+  message.request_id = request_id;
+  message.payload = Encode(TaskError{std::move(status), std::move(blockers)});
+  return message;
+}
+
+int DriverVersion() {
+  int version = 0;
+  return DriverIsOpen() && Driver().cuDriverGetVersion(&version) == CUDA_SUCCESS ? version : 0;
+}
+
+}  // namespace
+
+Message TaskServer::Answer(Message request) {
+  const uint64_t request_id = request.request_id;
+  Reply reply = Dispatch(request);
+  if (!reply.status.ok()) return MakeError(request_id, std::move(reply.status), std::move(reply.blockers));
+  Message message;
+  message.type = static_cast<uint32_t>(TaskMessage::kOk);
+  message.request_id = request_id;
+  message.payload = std::move(reply.payload);
+  message.fds = std::move(reply.fds);
+  return message;
+}
+
+TaskServer::Reply TaskServer::Dispatch(Message& request) {
+  switch (static_cast<TaskMessage>(request.type)) {
+    case TaskMessage::kHello:
+      return Hello(request);
+    case TaskMessage::kStatus:
+      return ReportStatus();
+    case TaskMessage::kQuiesce:
+      return Quiesce(request);
+    case TaskMessage::kHandover:
+      return Handover(request);
+    case TaskMessage::kRelease:
+      return ReleaseDriver(request);
+    case TaskMessage::kPrepareDump:
+      return PrepareDump();
+    case TaskMessage::kAttach:
+      return Attach(request);
+    case TaskMessage::kImport:
+      return Import(request);
+    case TaskMessage::kRebuild:
+      return Rebuild();
+    case TaskMessage::kResume:
+      return Resume();
+    case TaskMessage::kOk:
+    case TaskMessage::kError:
+      break;
+  }
+  return {Errorf(StatusCode::kInvalidArgument, "no request %u", request.type), {}, {}, {}};
+}
+
+Status TaskServer::Expect(TaskState state) const {
+  if (state_ == state) return {};
+  return Errorf(StatusCode::kFailedPrecondition, "the process is %s, not %s", TaskStateName(state_),
+                TaskStateName(state));
+}
+
+void TaskServer::GhostGone() {
+  switch (state_) {
+    case TaskState::kQuiescing:
+    case TaskState::kQuiesced:
+      return Run();
+    case TaskState::kAttaching:
+      return BackToReleased();
+    case TaskState::kRunning:
+    case TaskState::kReleased:
+    case TaskState::kDeaf:
+      return;
+  }
+}
+
+void TaskServer::Wake() { state_ = TaskState::kReleased; }
+
+void TaskServer::Run() {
+  state_ = TaskState::kRunning;
+  OpenGate();
+}
+
+TaskServer::Reply TaskServer::Hello(const Message& request) {
+  Result<uint32_t> version = DecodeU32(request);
+  if (!version.ok()) return {std::move(version).status(), {}, {}, {}};
+  if (*version != kTaskProtocolVersion)
+    return {Errorf(StatusCode::kUnsupported, "the ghost speaks protocol %u, this process %u", *version,
+                   kTaskProtocolVersion),
+            {},
+            {},
+            {}};
+  TaskHello hello;
+  hello.pid = getpid();
+  hello.state = state_;
+  hello.strategy = ChosenStrategy();
+  hello.driver_path = DriverPath();
+  hello.driver_version = DriverVersion();
+  hello.generation = replay::Generation();
+  if (state_ == TaskState::kQuiesced) hello.failed = replay::BrokenContext();
+  hello.taints = Taints();
+  hello.devices = VisibleDevices();
+  return {{}, Encode(hello), {}, {}};
+}
+
+TaskServer::Reply TaskServer::ReportStatus() {
+  TaskStatus status;
+  status.state = state_;
+  status.threads = GateThreadCount();
+  replay::FillStatus(&status);
+  vmm::FillStatus(&status);
+  return {{}, Encode(status), {}, {}};
+}
+
+TaskServer::Reply TaskServer::Quiesce(const Message& request) {
+  Result<uint32_t> deadline_ms = DecodeU32(request);
+  if (!deadline_ms.ok()) return {std::move(deadline_ms).status(), {}, {}, {}};
+  if (Status status = Expect(TaskState::kRunning); !status.ok()) return {std::move(status), {}, {}, {}};
+  state_ = TaskState::kQuiescing;
+  Reply reply;
+  reply.status = StandStill(Deadline::After(std::chrono::milliseconds(*deadline_ms)), &reply.blockers);
+  if (reply.status.ok()) state_ = TaskState::kQuiesced;
+  return reply;
+}
+
+Status TaskServer::StandStill(const Deadline& deadline, std::vector<TaskBlocker>* blockers) {
+  for (;;) {
+    if (!WaitForCaptures(deadline)) {
+      *blockers = {{0, "stream capture"}};
+      return Status(StatusCode::kTimeout, "the program is capturing a stream and does not end it");
+    }
+    RETURN_IF_ERROR(CloseGate(deadline, blockers));
+    if (CapturesInProgress() == 0) break;
+    // One began between the two; only the program can end it.
+    OpenGate();
+  }
+  return replay::Drain(deadline, blockers);
+}
+
+TaskServer::Reply TaskServer::Handover(const Message& request) {
+  Result<uint32_t> first = DecodeU32(request);
+  if (!first.ok()) return {std::move(first).status(), {}, {}, {}};
+  if (Status status = Expect(TaskState::kQuiesced); !status.ok()) return {std::move(status), {}, {}, {}};
+  const std::vector<TaskExtent> all = vmm::Extents();
+  Reply reply;
+  std::vector<TaskExtent> batch;
+  for (size_t i = *first; i < all.size() && batch.size() < kTaskBatch; ++i) {
+    Result<Fd> fd = vmm::ExportExtent(all[i]);
+    if (!fd.ok()) return {std::move(fd).status().WithContext("export device memory"), {}, {}, {}};
+    batch.push_back(all[i]);
+    reply.fds.push_back(std::move(*fd));
+  }
+  reply.payload = Encode(batch);
+  return reply;
+}
+
+TaskServer::Reply TaskServer::ReleaseDriver(const Message& request) {
+  Result<TaskStrategy> strategy = DecodeStrategy(request);
+  if (!strategy.ok()) return {std::move(strategy).status(), {}, {}, {}};
+  if (Status status = Expect(TaskState::kQuiesced); !status.ok()) return {std::move(status), {}, {}, {}};
+  return {LetGo(*strategy), {}, {}, {}};
+}
+
+// Up to vmm::Release() nothing has changed and the program could go on; from there on the way back is that of
+// every other pause: attach, import, rebuild.
+Status TaskServer::LetGo(TaskStrategy strategy) {
+  const bool reconstruct = strategy == TaskStrategy::kReconstruct;
+  RETURN_IF_ERROR(CheckTaints(strategy));
+  RETURN_IF_ERROR(vmm::CheckReleasable(strategy));
+  if (reconstruct) {
+    RETURN_IF_ERROR(replay::CheckRebuildable());
+    RETURN_IF_ERROR(replay::Save().WithContext("save the driver's state"));
+  }
+  strategy_ = strategy;
+  state_ = TaskState::kReleased;
+  Status first = vmm::Release(strategy).WithContext("release device memory");
+  if (!reconstruct) return first;
+  Status torn_down = replay::Teardown().WithContext("tear down the driver's objects");
+  CloseDriver();
+  return first.ok() ? torn_down : first;
+}
+
+TaskServer::Reply TaskServer::PrepareDump() {
+  Reply reply;
+  reply.status = Expect(TaskState::kReleased);
+  if (reply.status.ok()) state_ = TaskState::kDeaf;
+  return reply;
+}
+
+TaskServer::Reply TaskServer::Attach(const Message& request) {
+  Result<TaskAttach> attach = DecodeTaskAttach(request.payload);
+  if (!attach.ok()) return {std::move(attach).status(), {}, {}, {}};
+  if (Status status = Expect(TaskState::kReleased); !status.ok()) return {std::move(status), {}, {}, {}};
+  state_ = TaskState::kAttaching;
+  Reply reply;
+  reply.status = Reattach(*attach);
+  if (!reply.status.ok()) BackToReleased();
+  return reply;
+}
+
+Status TaskServer::Reattach(const TaskAttach& attach) {
+  if (attach.restored) RegisterGateBarrier();
+  if (!attach.placements.empty()) RETURN_IF_ERROR(PlaceDevices(attach.placements));
+  KeepDeviceIdentities();
+  if (strategy_ == TaskStrategy::kDriverCheckpoint) return {};
+  const AllDevicesVisible visible;
+  RETURN_IF_ERROR(OpenDriver(attach.driver_path));
+  return replay::RebuildContexts().WithContext("make the contexts");
+}
+
+void TaskServer::BackToReleased() {
+  LogIfError("release device memory again", vmm::Release(strategy_));
+  if (strategy_ == TaskStrategy::kReconstruct) {
+    LogIfError("tear down the driver's objects again", replay::Teardown());
+    CloseDriver();
+  }
+  state_ = TaskState::kReleased;
+}
+
+TaskServer::Reply TaskServer::Import(Message& request) {
+  if (Status status = Expect(TaskState::kAttaching); !status.ok()) return {std::move(status), {}, {}, {}};
+  Reply reply;
+  Result<std::vector<TaskExtent>> extents = DecodeTaskExtents(request.payload);
+  if (!extents.ok()) {
+    reply.status = std::move(extents).status();
+  } else if (extents->size() != request.fds.size()) {
+    reply.status = Errorf(StatusCode::kInvalidArgument, "%zu extents with %zu descriptors", extents->size(),
+                          request.fds.size());
+  }
+  for (size_t i = 0; reply.status.ok() && i < extents->size(); ++i)
+    reply.status = vmm::ImportExtent((*extents)[i], std::move(request.fds[i]));
+  if (!reply.status.ok()) BackToReleased();
+  return reply;
+}
+
+TaskServer::Reply TaskServer::Rebuild() {
+  Reply reply;
+  reply.status = Expect(TaskState::kAttaching);
+  if (!reply.status.ok()) return reply;
+  reply.status = vmm::Reattach(strategy_).WithContext("attach memory");
+  if (reply.status.ok() && strategy_ == TaskStrategy::kReconstruct)
+    reply.status = replay::RebuildObjects().WithContext("rebuild the driver's objects");
+  if (reply.status.ok()) {
+    state_ = TaskState::kQuiesced;
+  } else {
+    BackToReleased();
+  }
+  return reply;
+}
+
+TaskServer::Reply TaskServer::Resume() {
+  const bool standing = state_ == TaskState::kQuiesced || state_ == TaskState::kQuiescing;
+  if (!standing) return {Expect(TaskState::kQuiesced), {}, {}, {}};
+  Run();
+  return {};
+}
+
+}  // namespace stasis

@@ -1,0 +1,63 @@
+// The state machine of a task's process: what the ghost asks for, done in the order that base/task_protocol.h
+// gives. Runs in the control thread alone.
+//
+//   Running -> Quiescing -> Quiesced -> Released -> Deaf -> Released -> Attaching -> Quiesced -> Running
+//
+// The gate is open in Running only. A request in a state that does not know it fails and changes nothing.
+#ifndef INTERCEPT_TASK_SERVER_H_
+#define INTERCEPT_TASK_SERVER_H_
+
+#include <vector>
+
+#include "base/message.h"
+#include "base/task_protocol.h"
+
+namespace stasis {
+
+class TaskServer {
+ public:
+  TaskState state() const { return state_; }
+
+  // Does what is asked and says how it went.
+  Message Answer(Message request);
+  // The connection has ended: takes back what the ghost has begun and not made final.
+  void GhostGone();
+  // Deaf -> Released.
+  void Wake();
+
+ private:
+  struct Reply {
+    Status status;
+    std::vector<std::byte> payload;
+    std::vector<Fd> fds;
+    std::vector<TaskBlocker> blockers;
+  };
+
+  Reply Dispatch(Message& request);
+  Reply Hello(const Message& request);
+  Reply ReportStatus();
+  Reply Quiesce(const Message& request);
+  Status StandStill(const Deadline& deadline, std::vector<TaskBlocker>* blockers);
+  Reply Handover(const Message& request);
+  Reply ReleaseDriver(const Message& request);
+  Status LetGo(TaskStrategy strategy);
+  Reply PrepareDump();
+  Reply Attach(const Message& request);
+  Status Reattach(const TaskAttach& attach);
+  Reply Import(Message& request);
+  Reply Rebuild();
+  Reply Resume();
+
+  // kFailedPrecondition unless the process is in `state`.
+  Status Expect(TaskState state) const;
+  // Undoes everything since kAttach.
+  void BackToReleased();
+  void Run();
+
+  TaskState state_ = TaskState::kRunning;
+  TaskStrategy strategy_ = TaskStrategy::kReconstruct;  // of the last release
+};
+
+}  // namespace stasis
+
+#endif  // INTERCEPT_TASK_SERVER_H_
