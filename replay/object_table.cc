@@ -1,6 +1,5 @@
 #include "replay/object_table.h"
 
-#include <pthread.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -172,12 +171,6 @@ std::string Record::Name() const {
 ObjectTable& ObjectTable::Get() {
   static ObjectTable* const table = new ObjectTable;
   return *table;
-}
-
-// A fork while another thread holds the mutex must not leave it locked for ever in the child.
-ObjectTable::ObjectTable() {
-  pthread_atfork([] { State().mutex.lock(); }, [] { State().mutex.unlock(); },
-                 [] { State().mutex.unlock(); });
 }
 
 uint64_t ObjectTable::AddLocked(const RecordPtr& record, uint64_t real) {

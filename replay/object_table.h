@@ -52,7 +52,7 @@ class Record {
   ObjectKind kind() const { return kind_; }
   // The handle as the program knows it; constant once the record is in the table.
   uint64_t visible() const { return visible_; }
-  // The handle of the driver below; 0 while there is no object. Changes only while the gate is closed.
+  // The handle of the driver below; 0 while there is no object.
   uint64_t real() const { return real_; }
   uint64_t sequence() const { return sequence_; }
   const std::vector<RecordPtr>& parents() const { return parents_; }
@@ -106,13 +106,14 @@ class ObjectTable {
   std::vector<RecordPtr> InOrder(ObjectKind kind) const;
   size_t size() const;
 
-  // Gate closed. The object has (or with 0, no longer has) the handle `real` in the driver below.
+  // The object has (or with 0, no longer has) the handle `real` in the driver below. From the first time on
+  // handles are translated. With an open gate, only for objects that no other thread is using.
   void SetReal(Record& record, uint64_t real);
   // Gate closed. Forgets all translations; every real() is 0 from now on.
   void ForgetReal();
 
  private:
-  ObjectTable();
+  ObjectTable() = default;
   uint64_t AddLocked(const RecordPtr& record, uint64_t real);
 };
 

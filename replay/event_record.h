@@ -1,0 +1,46 @@
+// Events, with the time at which they were recorded.
+#ifndef REPLAY_EVENT_RECORD_H_
+#define REPLAY_EVENT_RECORD_H_
+
+#include <cuda.h>
+
+#include <memory>
+#include <optional>
+
+#include "replay/context_record.h"
+#include "replay/object_table.h"
+
+namespace stasis::replay {
+
+// All work is done when a task stands still, so an event is either complete or was never recorded, and the
+// driver answers queries about both alike; only the time needs keeping.
+class EventRecord final : public Record {
+ public:
+  EventRecord(ContextPtr context, unsigned flags);
+
+  CUevent real_event() const { return reinterpret_cast<CUevent>(real()); }
+  const ContextPtr& context() const { return context_; }
+  bool timed() const { return (flags_ & CU_EVENT_DISABLE_TIMING) == 0; }
+  // On the context's axis; as of the last Save(), or later when it was recorded since. Nothing: never
+  // recorded.
+  std::optional<double> Place() const;
+
+  Status Check() override;
+  Status Destroy() override;
+  Result<uint64_t> Rebuild() override;
+  void set_saved_place(std::optional<double> place) { saved_place_ = place; }
+
+ private:
+  const ContextPtr context_;
+  const unsigned flags_;
+  std::optional<double> saved_place_;
+};
+
+// Part of Save(): finds the places of all timed events of the context.
+Status SaveEventTimes(ContextRecord& context);
+// What cuEventElapsedTime says of two events of which the driver knows at most one; nothing: never recorded.
+std::optional<float> ElapsedOverRebuilds(const EventRecord& start, const EventRecord& end);
+
+}  // namespace stasis::replay
+
+#endif  // REPLAY_EVENT_RECORD_H_
