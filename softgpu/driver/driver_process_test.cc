@@ -124,8 +124,8 @@ TEST(ProcessTest, MissingDaemonIsNoDevice) {
 }
 
 TEST(ProcessTest, BadSettingsAreNamed) {
-  for (const char* setting :
-       {"SOFTGPU_SMS=0", "SOFTGPU_SMS=many", "SOFTGPU_AUTOSTART=perhaps", "SOFTGPU_LOG=2"}) {
+  for (const char* setting : {"SOFTGPU_SMS=0", "SOFTGPU_SMS=many", "SOFTGPU_AUTOSTART=perhaps",
+                              "SOFTGPU_LOG=2", "SOFTGPU_IDLE_EXIT=0"}) {
     std::string error, name(setting, std::strchr(setting, '=') - setting);
     EXPECT_EQ(RunChild("init", {setting}, &error), 10 + CUDA_ERROR_INVALID_VALUE) << setting;
     EXPECT_EQ(Lines(error), 1) << error;

@@ -18,6 +18,7 @@ using stasis::StatusCode;
 namespace {
 
 constexpr unsigned kMaxSms = 1024;
+constexpr unsigned kMaxIdleExit = 1000000;  // what softgpud takes
 
 Status ReadSwitch(const char* name, bool* value) {
   const char* text = std::getenv(name);
@@ -29,14 +30,19 @@ Status ReadSwitch(const char* name, bool* value) {
   return Status();
 }
 
-Status ReadSms(unsigned* value) {
-  const char* text = std::getenv("SOFTGPU_SMS");
+// Unset or empty leaves *value as it is.
+Status ReadNumber(const char* name, unsigned minimum, unsigned maximum, unsigned* value) {
+  const char* text = std::getenv(name);
   if (text == nullptr || *text == 0) return Status();
+  unsigned number = 0;
   const char* end = text + std::strlen(text);
-  auto [rest, error] = std::from_chars(text, end, *value);
-  if (error == std::errc() && rest == end && *value >= 1 && *value <= kMaxSms) return Status();
-  return Errorf(StatusCode::kInvalidArgument, "SOFTGPU_SMS must be a number from 1 to %u, not '%s'", kMaxSms,
-                text);
+  auto [rest, error] = std::from_chars(text, end, number);
+  if (error != std::errc() || rest != end || number < minimum || number > maximum) {
+    return Errorf(StatusCode::kInvalidArgument, "%s must be a number from %u to %u, not '%s'", name, minimum,
+                  maximum, text);
+  }
+  *value = number;
+  return Status();
 }
 
 std::string UuidHex(const DeviceInfo& device) {
@@ -67,7 +73,8 @@ Result<Settings> ReadSettings() {
   if (const char* socket = std::getenv("SOFTGPU_SOCKET")) settings.socket = socket;
   RETURN_IF_ERROR(ReadSwitch("SOFTGPU_AUTOSTART", &settings.autostart));
   RETURN_IF_ERROR(ReadSwitch("SOFTGPU_LOG", &settings.log));
-  RETURN_IF_ERROR(ReadSms(&settings.sms));
+  RETURN_IF_ERROR(ReadNumber("SOFTGPU_SMS", 1, kMaxSms, &settings.sms));
+  RETURN_IF_ERROR(ReadNumber("SOFTGPU_IDLE_EXIT", 1, kMaxIdleExit, &settings.idle_exit_s));
   const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
   settings.launch_blocking = blocking != nullptr && std::strcmp(blocking, "1") == 0;
   const char* loading = std::getenv("CUDA_MODULE_LOADING");

@@ -14,6 +14,7 @@ struct Settings {
   std::string socket;            // SOFTGPU_SOCKET, empty = default
   bool autostart = true;         // SOFTGPU_AUTOSTART
   unsigned sms = 0;              // SOFTGPU_SMS, 0 = not given
+  unsigned idle_exit_s = 10;     // SOFTGPU_IDLE_EXIT, of a daemon that the driver starts
   bool log = true;               // SOFTGPU_LOG
   bool launch_blocking = false;  // CUDA_LAUNCH_BLOCKING
   bool eager_loading = false;    // CUDA_MODULE_LOADING=EAGER

@@ -71,6 +71,7 @@ stasis::Status State::Connect(bool resumed) {
   ConnectOptions options;
   options.socket_path = settings_.socket;
   options.autostart = settings_.autostart;
+  options.idle_exit_s = settings_.idle_exit_s;
   options.resumed = resumed;
   ASSIGN_OR_RETURN(client_, DeviceClient::Connect(options, this));
   return stasis::Status();

@@ -1,0 +1,277 @@
+#include "cli/command_line.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "cli/exit_codes.h"
+#include "cli/layout.h"
+#include "cli/values.h"
+
+#ifndef STASIS_VERSION
+#error "the build tells the version"
+#endif
+
+namespace stasis {
+namespace {
+
+constexpr char kAbout[] =
+    "Pause, resume, checkpoint, restore and migrate unmodified CUDA programs.\n"
+    "A task is a program started by `stasis run`; every other verb takes its name.";
+
+constexpr char kAppFooter[] = R"(Examples:
+  stasis run --name train -- ./train --epochs 3
+  stasis pause train --residency host          GPU memory is free for others
+  stasis resume train
+  stasis checkpoint train --stop               ends it; everything is in an image
+  stasis restore train --gpus 1                goes on where it was, on another GPU
+  stasis doctor                                what works on this machine
+
+`stasis VERB --help` explains a verb. Exit codes:
+  0 done   1 failed   2 wrong usage   3 no such task or image   4 not possible in its state, or name taken
+  5 deadline passed   6 refused: the task holds what cannot be carried   7 privilege missing   8 no room
+  9 cancelled   10 the task or its ghost went away   11 damaged image
+  run and restore in the foreground exit as the program does: its own code, or 128 + the signal that ended it;
+  124 when a checkpoint ended it, 126 when it cannot be executed, 127 when it is not found.
+
+Environment:
+  STASIS_STATE_DIR   records, logs and images (default: /var/lib/stasis for root, else ~/.local/state/stasis)
+  STASIS_RUN_DIR     sockets (default: /run/stasis for root, else $XDG_RUNTIME_DIR/stasis or /tmp/stasis-UID)
+  STASIS_CRIU        the criu to use)";
+
+constexpr char kRunFooter[] =
+    R"(The program's standard output and error go to a log that this command follows; its standard input is empty.
+SIGINT, SIGTERM and SIGQUIT are passed on to the program. Closing the terminal leaves it running. With --json the output
+stays in the log, and one document tells at the end how the program ended.
+
+Examples:
+  stasis run -- ./train --epochs 3
+  stasis run --name train --gpus 2 --detach -- python train.py
+  stasis run --device soft --env OMP_NUM_THREADS=4 -- ./mlp_train)";
+
+constexpr char kPauseFooter[] = R"(Residency says where the GPU memory stays meanwhile:
+  device   on the GPU; nothing is copied, resuming takes milliseconds
+  host     in this machine's memory; the GPU is free
+  disk     in the state folder; nothing is held
+
+Examples:
+  stasis pause train
+  stasis pause train --residency host --deadline 2m)";
+
+constexpr char kCheckpointFooter[] =
+    R"(The task runs on afterwards, unless --stop. A paused task can be checkpointed, and stays paused.
+
+Examples:
+  stasis checkpoint train
+  stasis checkpoint train --stop && stasis restore train --gpus 1)";
+
+constexpr char kRestoreFooter[] =
+    R"(Goes on from the newest image of the task, or from the one named. Follows its output from there on and exits as the
+program does, unless --detach.
+
+Examples:
+  stasis restore train
+  stasis restore train/000002 --gpus 1,0 --detach)";
+
+// CLI11 does not know that `run` takes a program.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App* app, std::string name) const override {
+    if (app->get_prefix_command()) return "\nUsage: " + name + " [OPTIONS] -- PROGRAM [ARGUMENTS...]\n";
+    return CLI::Formatter::make_usage(app, name);
+  }
+};
+
+// Which arguments are the program's own: all after the first "--" that follows the verb `run`.
+size_t ProgramSeparator(const std::vector<std::string>& arguments) {
+  if (arguments.empty() || arguments[0] != "run") return arguments.size();
+  return static_cast<size_t>(std::find(arguments.begin(), arguments.end(), "--") - arguments.begin());
+}
+
+}  // namespace
+
+CommandLine::CommandLine() : app_(kAbout, "stasis") {
+  app_.set_version_flag("--version", "stasis " STASIS_VERSION);
+  app_.require_subcommand(1);
+  app_.footer(kAppFooter);
+  auto formatter = std::make_shared<HelpFormatter>();
+  formatter->column_width(34);
+  app_.formatter(formatter);
+  AddRun();
+  AddOthers();
+  AddGhostVerbs();
+}
+
+CLI::App* CommandLine::AddVerb(const char* name, const char* what, const char* examples) {
+  CLI::App* verb = app_.add_subcommand(name, what);
+  verb->footer(examples);
+  verb->add_flag("--json", options_.json, "one JSON document on standard output, errors too");
+  verb->add_flag("-q,--quiet", options_.quiet, "no notes and no progress");
+  return verb;
+}
+
+void CommandLine::AddRun() {
+  CLI::App* run = AddVerb("run", "start a program as a task", kRunFooter);
+  run->prefix_command();
+  run->add_option("--name", options_.name, "name of the task (default: the program's, with a number)")
+      ->type_name("NAME");
+  run->add_option("--device", options_.device,
+                  "driver: auto (NVIDIA's, else the software device), nvidia, soft")
+      ->check(CLI::IsMember({"auto", "nvidia", "soft"}))
+      ->type_name("KIND");
+  run->add_option("--gpus", gpus_, "GPUs that the program sees, in this order, as 2,0 (default: all)")
+      ->type_name("LIST");
+  run->add_option("--strategy", options_.strategy,
+                  "how the driver is let go: auto, reconstruct, driver-checkpoint")
+      ->check(CLI::IsMember({"auto", "reconstruct", "driver-checkpoint"}))
+      ->type_name("KIND");
+  run->add_option("--managed", options_.managed, "managed memory: refuse to pause, or keep on the host")
+      ->check(CLI::IsMember({"refuse", "host"}))
+      ->type_name("KIND");
+  run->add_flag("-d,--detach", options_.detach, "print the name and leave the task running");
+  run->add_option("-e,--env", options_.environment, "variable for the program; may be repeated")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+}
+
+void CommandLine::AddGhostVerbs() {
+  auto task = [this](CLI::App* verb) { verb->add_option("NAME", options_.name, "the task")->required(); };
+  auto deadline = [this](CLI::App* verb) {
+    verb->add_option("--deadline", deadline_,
+                     "give up and leave the task as it is after this time (default 30s)")
+        ->type_name("TIME");
+  };
+  auto gpus = [this](CLI::App* verb, const char* what) {
+    return verb->add_option("--gpus", gpus_, what)->type_name("LIST");
+  };
+  CLI::App* pause = AddVerb("pause", "stop a task and let go of the GPU", kPauseFooter);
+  task(pause);
+  deadline(pause);
+  pause->add_option("--residency", options_.residency, "where its GPU memory stays: device, host, disk")
+      ->check(CLI::IsMember({"device", "host", "disk"}))
+      ->type_name("WHERE");
+  pause->add_flag("--no-freeze", options_.no_freeze,
+                  "leave its CPU threads running up to their next CUDA call");
+
+  CLI::App* resume =
+      AddVerb("resume", "let a paused task run on", "Example:\n  stasis resume train --gpus 1");
+  task(resume);
+  deadline(resume);
+  gpus(resume, "GPUs to go on with, one for each that the program sees (default: where it was)");
+
+  CLI::App* checkpoint = AddVerb("checkpoint", "write an image of a task", kCheckpointFooter);
+  task(checkpoint);
+  deadline(checkpoint);
+  checkpoint->add_flag("--stop", options_.stop, "end the task once the image is complete");
+
+  CLI::App* restore = AddVerb("restore", "bring a task back from an image", kRestoreFooter);
+  restore->add_option("IMAGE", options_.target, "the task, TASK/ID, or the path of an image")->required();
+  deadline(restore);
+  gpus(restore, "GPUs to go on with, one for each that the program sees (default: where it was)");
+  restore->add_flag("-d,--detach", options_.detach, "do not follow the task");
+
+  CLI::App* migrate =
+      AddVerb("migrate", "move a running task to other GPUs", "Example:\n  stasis migrate train --gpus 1");
+  task(migrate);
+  deadline(migrate);
+  gpus(migrate, "GPUs to move to, one for each that the program sees")->required();
+
+  CLI::App* cancel = AddVerb("cancel", "end a task, running or paused, or give up an operation on it",
+                             "Examples:\n  stasis cancel train\n  stasis cancel train --operation");
+  task(cancel);
+  cancel->add_flag("--operation", options_.operation,
+                   "give up the pause, checkpoint or restore that runs now");
+  cancel->add_option("--grace", grace_, "time between SIGTERM and SIGKILL (default 5s)")->type_name("TIME");
+}
+
+void CommandLine::AddOthers() {
+  CLI::App* ps = AddVerb("ps", "list tasks", "Examples:\n  stasis ps\n  stasis ps --all --json");
+  ps->add_flag("-a,--all", options_.all, "also the tasks that have ended");
+  CLI::App* logs = AddVerb("logs", "print what a task has printed", "Example:\n  stasis logs -f train");
+  logs->add_option("NAME", options_.name, "the task")->required();
+  logs->add_flag("-f,--follow", options_.follow, "until the task ends");
+  CLI::App* rm = AddVerb("rm", "forget a task that has ended: its record, log and images",
+                         "Example:\n  stasis rm train");
+  rm->add_option("NAME", options_.name, "the task")->required();
+  AddVerb("doctor", "say what works on this machine, and how to mend what does not",
+          "Exits with 0 when `stasis run` works.\n\nExample:\n  stasis doctor --json");
+  CLI::App* completion = app_.add_subcommand("completion", "print the completion script of a shell");
+  completion->footer(
+      "Examples:\n  source <(stasis completion bash)\n  stasis completion fish > "
+      "~/.config/fish/completions/stasis.fish");
+  completion->add_option("SHELL", options_.shell, "bash, zsh or fish")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  // For our own use: the child that opens a driver, and the names that completion offers.
+  app_.add_subcommand("probe-driver")->group("")->add_option("PATH", options_.paths)->required();
+  app_.add_subcommand("complete-tasks")->group("");
+}
+
+CommandLine::Outcome CommandLine::UsageError(const std::string& text) const {
+  std::string verb = options_.verb.empty() ? "" : " " + options_.verb;
+  return {true, kExitUsage, text + " (`stasis" + verb + " --help` explains)"};
+}
+
+// The program of `run` may also follow without "--".
+CommandLine::Outcome CommandLine::TakeProgram() {
+  if (!options_.program.empty()) return {};
+  options_.program = app_.get_subcommand("run")->remaining();
+  if (options_.program.empty()) return UsageError("no program given");
+  if (options_.program[0][0] == '-') return UsageError("unknown option " + options_.program[0]);
+  return {};
+}
+
+CommandLine::Outcome CommandLine::Interpret() {
+  if (!gpus_.empty()) {
+    Result<std::vector<int>> gpus = ParseGpuList(gpus_);
+    if (!gpus.ok()) return UsageError("--gpus: " + std::string(gpus.status().message()));
+    options_.gpus = *gpus;
+  }
+  for (auto [text, value] :
+       {std::pair(&deadline_, &options_.deadline), std::pair(&grace_, &options_.grace)}) {
+    if (text->empty()) continue;
+    Result<Duration> time = ParseDuration(*text);
+    if (!time.ok()) return UsageError(std::string(time.status().message()));
+    *value = *time;
+  }
+  for (const std::string& entry : options_.environment) {
+    Status good = CheckEnvironmentEntry(entry);
+    if (!good.ok()) return UsageError("--env: " + std::string(good.message()));
+  }
+  if (options_.verb == "run" && !options_.name.empty()) {
+    Status good = CheckTaskName(options_.name);
+    if (!good.ok()) return UsageError(std::string(good.message()));
+  }
+  return {};
+}
+
+CommandLine::Outcome CommandLine::Parse(const std::vector<std::string>& arguments) {
+  size_t separator = ProgramSeparator(arguments);
+  if (separator < arguments.size()) {
+    options_.program.assign(arguments.begin() + static_cast<std::ptrdiff_t>(separator) + 1, arguments.end());
+  }
+  std::vector<std::string> ours(arguments.begin(),
+                                arguments.begin() + static_cast<std::ptrdiff_t>(separator));
+  std::reverse(ours.begin(), ours.end());  // as CLI::App::parse(vector) wants them
+  std::ostringstream out, errors;
+  try {
+    app_.parse(ours);
+  } catch (const CLI::Success& help) {
+    app_.exit(help, out, errors);
+    return {true, kExitOk, out.str()};
+  } catch (const CLI::ParseError& error) {
+    for (const CLI::App* verb : app_.get_subcommands()) options_.verb = verb->get_name();
+    return UsageError(error.what());
+  }
+  options_.verb = app_.get_subcommands()[0]->get_name();
+  if (options_.verb == "run") {
+    if (separator < arguments.size()) {
+      std::vector<std::string> stray = app_.get_subcommand("run")->remaining();
+      if (!stray.empty()) return UsageError("unknown argument " + stray[0] + " before --");
+    }
+    Outcome outcome = TakeProgram();
+    if (outcome.done) return outcome;
+  }
+  return Interpret();
+}
+
+}  // namespace stasis

@@ -1,0 +1,45 @@
+// The command line of `stasis`: the verbs, their options, help and completion.
+#ifndef CLI_COMMAND_LINE_H_
+#define CLI_COMMAND_LINE_H_
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/options.h"
+
+namespace stasis {
+
+class CommandLine {
+ public:
+  CommandLine();
+
+  struct Outcome {
+    bool done = false;  // nothing is left to do: help or a usage error, in `text`
+    int exit_code = 0;
+    std::string text;
+  };
+  // Fills options(). argv as main() gets it.
+  Outcome Parse(const std::vector<std::string>& arguments);
+
+  const Options& options() const { return options_; }
+  const CLI::App& app() const { return app_; }
+
+ private:
+  CLI::App* AddVerb(const char* name, const char* what, const char* examples);
+  void AddRun();
+  void AddGhostVerbs();
+  void AddOthers();
+  Outcome TakeProgram();
+  Outcome Interpret();
+  Outcome UsageError(const std::string& text) const;
+
+  CLI::App app_;
+  Options options_;
+  std::string gpus_, deadline_, grace_;  // as given, before they are understood
+};
+
+}  // namespace stasis
+
+#endif  // CLI_COMMAND_LINE_H_

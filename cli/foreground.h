@@ -1,0 +1,25 @@
+// Staying with a task until it ends, as `run` and `restore` do, and exiting as its program does.
+#ifndef CLI_FOREGROUND_H_
+#define CLI_FOREGROUND_H_
+
+#include "cli/follow.h"
+#include "cli/verbs.h"
+
+namespace stasis {
+
+struct ForegroundTask {
+  TaskPaths paths;
+  ProcessIdentity init;
+  uint64_t log_offset = 0;
+  bool expect_managed = false;   // say so when no process of the task ever reported
+  Json fields = Json::object();  // of the document
+};
+
+// Forwards SIGINT, SIGTERM and SIGQUIT to the program; a paused task is ended through its ghost instead, as a
+// frozen program cannot act on a signal. Returns the exit code.
+int StayInForeground(const ForegroundTask& task, TaskFollower& follower, SignalSource& signals,
+                     Context& context);
+
+}  // namespace stasis
+
+#endif  // CLI_FOREGROUND_H_

@@ -1,0 +1,44 @@
+// The client's side of docs/ghost-protocol.md.
+#ifndef CLI_GHOST_CLIENT_H_
+#define CLI_GHOST_CLIENT_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/message.h"
+#include "base/status.h"
+#include "cli/follow.h"
+#include "cli/layout.h"
+#include "cli/own_files.h"
+
+namespace stasis {
+
+class GhostClient {
+ public:
+  // Connects to the task's ghost, and starts one when nobody answers. kPermissionDenied: the ghost is
+  // somebody else's.
+  static Result<GhostClient> Connect(const TaskPaths& paths, const Folders& folders, const OwnFiles& files);
+
+  using EventHandler = std::function<void(const Json&)>;
+  // Sends the request and waits for its result, whether success or failure; see the protocol for both. While
+  // waiting, a first signal from `signals` asks the ghost to undo the operation, a second one is kCancelled:
+  // the ghost goes on by itself. Any other error means that no result came.
+  Result<Json> Call(const Json& request, SignalSource& signals, const EventHandler& on_event);
+
+  // Sends a request whose result nobody awaits.
+  Status Send(const Json& request);
+
+ private:
+  explicit GhostClient(Fd socket) : socket_(std::move(socket)) {}
+  Result<bool> TakeMessages(uint64_t id, const EventHandler& on_event, Json* result);
+
+  Fd socket_;
+  MessageDecoder decoder_;
+  uint64_t next_id_ = 1;
+};
+
+}  // namespace stasis
+
+#endif  // CLI_GHOST_CLIENT_H_

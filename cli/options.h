@@ -1,0 +1,46 @@
+// What was asked for on the command line.
+#ifndef CLI_OPTIONS_H_
+#define CLI_OPTIONS_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace stasis {
+
+struct Options {
+  std::string verb;
+  bool json = false;
+  bool quiet = false;
+
+  // run
+  std::string name;  // of the task; of the other verbs, too
+  std::string device = "auto";
+  std::string strategy = "auto";
+  std::string managed = "refuse";
+  std::vector<std::string> environment;
+  std::vector<std::string> program;
+  bool detach = false;
+  std::vector<int> gpus;  // empty: not given
+
+  // pause, resume, checkpoint, restore, migrate, cancel
+  std::string residency = "device";
+  std::optional<Duration> deadline;
+  std::optional<Duration> grace;
+  bool no_freeze = false;
+  bool stop = false;
+  bool operation = false;
+  std::string target;  // of restore: a task, TASK/IMAGE, or the path of an image
+
+  bool all = false;                // ps
+  bool follow = false;             // logs
+  bool force = false;              // rm
+  std::string shell;               // completion
+  std::vector<std::string> paths;  // probe-driver
+};
+
+}  // namespace stasis
+
+#endif  // CLI_OPTIONS_H_

@@ -1,0 +1,76 @@
+#include "cli/process.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+
+#include "cli/layout.h"
+
+namespace stasis {
+namespace {
+
+constexpr int kFieldsBeforeStartTime = 19;  // from the state (field 3) to the start time (field 22)
+
+Status GoneStatus(pid_t pid) {
+  return Errorf(StatusCode::kNotFound, "process %d has ended", static_cast<int>(pid));
+}
+
+}  // namespace
+
+Result<ProcessStat> ParseProcessStat(std::string_view line) {
+  Status bad(StatusCode::kCorrupt, "/proc/PID/stat has an unknown form");
+  size_t command_end = line.rfind(')');
+  if (command_end == std::string_view::npos || command_end + 2 >= line.size()) return bad;
+  std::string_view rest = line.substr(command_end + 2);
+  ProcessStat stat;
+  stat.state = rest[0];
+  for (int field = 0; field < kFieldsBeforeStartTime; field++) {
+    size_t space = rest.find(' ');
+    if (space == std::string_view::npos) return bad;
+    rest.remove_prefix(space + 1);
+  }
+  auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), stat.start_time);
+  if (error != std::errc()) return bad;
+  return stat;
+}
+
+Result<std::string> BootId() {
+  ASSIGN_OR_RETURN(std::string text, ReadFile("/proc/sys/kernel/random/boot_id"));
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
+}
+
+static Result<ProcessStat> StatOf(pid_t pid) {
+  Result<std::string> line = ReadFile("/proc/" + std::to_string(pid) + "/stat");
+  // Reading the file of a process that ends meanwhile fails with ESRCH.
+  if (!line.ok()) return GoneStatus(pid);
+  return ParseProcessStat(*line);
+}
+
+Result<ProcessIdentity> IdentifyProcess(pid_t pid) {
+  ASSIGN_OR_RETURN(std::string boot_id, BootId());
+  ASSIGN_OR_RETURN(ProcessStat stat, StatOf(pid));
+  return ProcessIdentity{pid, stat.start_time, boot_id};
+}
+
+bool IsAlive(const ProcessIdentity& identity) {
+  if (identity.pid <= 0) return false;
+  Result<std::string> boot_id = BootId();
+  if (!boot_id.ok() || *boot_id != identity.boot_id) return false;
+  Result<ProcessStat> stat = StatOf(identity.pid);
+  return stat.ok() && stat->start_time == identity.start_time && stat->state != 'Z' && stat->state != 'X';
+}
+
+Result<Fd> OpenPidFd(const ProcessIdentity& identity) {
+  if (identity.pid <= 0) return GoneStatus(identity.pid);
+  Fd fd(static_cast<int>(syscall(SYS_pidfd_open, identity.pid, 0)));
+  if (!fd.valid() && errno == ESRCH) return GoneStatus(identity.pid);
+  if (!fd.valid()) return ErrnoStatus(errno, "pidfd_open");
+  // Only after the descriptor exists does the comparison hold for what it refers to.
+  if (!IsAlive(identity)) return GoneStatus(identity.pid);
+  return fd;
+}
+
+}  // namespace stasis

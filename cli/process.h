@@ -1,0 +1,40 @@
+// Naming a process so that another one with the same pid is never taken for it.
+#ifndef CLI_PROCESS_H_
+#define CLI_PROCESS_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/fd.h"
+#include "base/status.h"
+
+namespace stasis {
+
+struct ProcessIdentity {
+  pid_t pid = 0;
+  uint64_t start_time = 0;  // field 22 of /proc/PID/stat: clock ticks since boot
+  std::string boot_id;
+};
+
+struct ProcessStat {
+  char state = 0;  // 'R', 'S', 'Z' ...
+  uint64_t start_time = 0;
+};
+// The line in /proc/PID/stat; kCorrupt if it is none. The command in it may hold any character.
+Result<ProcessStat> ParseProcessStat(std::string_view line);
+
+Result<std::string> BootId();
+// kNotFound: no such process.
+Result<ProcessIdentity> IdentifyProcess(pid_t pid);
+// True while exactly that process lives; a zombie has ended.
+bool IsAlive(const ProcessIdentity& identity);
+// A descriptor that polls readable when the process has ended. kNotFound: it has ended already, or the pid
+// belongs to another process now.
+Result<Fd> OpenPidFd(const ProcessIdentity& identity);
+
+}  // namespace stasis
+
+#endif  // CLI_PROCESS_H_

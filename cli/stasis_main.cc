@@ -1,0 +1,84 @@
+// stasis: the command. Parses, does one verb, reports, exits with that verb's code.
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "cli/command_line.h"
+#include "cli/completion.h"
+#include "cli/driver_probe.h"
+#include "cli/verbs.h"
+
+namespace stasis {
+namespace {
+
+struct Verb {
+  const char* name;
+  int (*run)(const Options&, Context&);
+};
+
+constexpr Verb kVerbs[] = {
+    {"run", RunVerb},
+    {"ps", PsVerb},
+    {"logs", LogsVerb},
+    {"rm", RmVerb},
+    {"pause", PauseVerb},
+    {"resume", ResumeVerb},
+    {"checkpoint", CheckpointVerb},
+    {"restore", RestoreVerb},
+    {"migrate", MigrateVerb},
+    {"cancel", CancelVerb},
+    {"doctor", DoctorVerb},
+};
+
+int CompleteTasks() {
+  for (const std::string& name : ListTasks(FindFolders())) std::printf("%s\n", name.c_str());
+  return kExitOk;
+}
+
+bool WantsJson(const std::vector<std::string>& arguments) {
+  for (const std::string& argument : arguments) {
+    if (argument == "--") return false;
+    if (argument == "--json") return true;
+  }
+  return false;
+}
+
+int SayOutcome(const CommandLine::Outcome& outcome, const std::string& verb, bool json) {
+  if (outcome.exit_code == kExitOk) {
+    std::fputs(outcome.text.c_str(), stdout);
+    return kExitOk;
+  }
+  Reporter reporter({json, false, false}, verb);
+  return reporter.Fail(Status(StatusCode::kInvalidArgument, outcome.text));
+}
+
+int Main(const std::vector<std::string>& arguments) {
+  CommandLine line;
+  CommandLine::Outcome outcome = line.Parse(arguments);
+  const Options& options = line.options();
+  if (outcome.done) return SayOutcome(outcome, options.verb, WantsJson(arguments));
+  if (options.verb == "probe-driver") return ProbeDriverMain(options.paths);
+  if (options.verb == "complete-tasks") return CompleteTasks();
+  if (options.verb == "completion") {
+    std::fputs(CompletionScript(line.app(), options.shell).c_str(), stdout);
+    return kExitOk;
+  }
+  Reporter reporter({options.json, options.quiet, isatty(STDERR_FILENO) == 1}, options.verb);
+  Context context{FindFolders(), FindOwnFiles(), reporter};
+  for (const Verb& verb : kVerbs) {
+    if (options.verb == verb.name) return verb.run(options, context);
+  }
+  return reporter.Fail(Status(StatusCode::kInternal, "the verb is not built in"));
+}
+
+}  // namespace
+}  // namespace stasis
+
+int main(int argc, char** argv) {
+  // A reader that goes away is an error of write(2), not the end of us.
+  std::signal(SIGPIPE, SIG_IGN);
+  return stasis::Main(std::vector<std::string>(argv + 1, argv + argc));
+}

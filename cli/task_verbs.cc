@@ -1,0 +1,195 @@
+// The verbs that a task's ghost carries out: each is one request, its events shown as progress, and its
+// result.
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+
+#include "cli/foreground.h"
+#include "cli/ghost_client.h"
+#include "cli/values.h"
+#include "cli/verbs.h"
+
+namespace stasis {
+namespace {
+
+// A result that came, good or bad.
+struct Answer {
+  Json result;
+  bool ok() const { return BoolField(result, "ok"); }
+};
+
+Json Request(const Options& options, const char* verb) {
+  Json request = {{"verb", verb}};
+  if (options.deadline) {
+    request["deadline_ms"] = std::chrono::duration_cast<std::chrono::milliseconds>(*options.deadline).count();
+  }
+  if (!options.gpus.empty()) request["gpus"] = options.gpus;
+  return request;
+}
+
+Result<Answer> Ask(const TaskPaths& paths, const Json& request, SignalSource& signals, Context& context) {
+  ASSIGN_OR_RETURN(GhostClient ghost, GhostClient::Connect(paths, context.folders, context.files));
+  auto on_event = [&](const Json& event) {
+    context.reporter.Progress(TextField(event, "phase"), static_cast<uint64_t>(IntegerField(event, "done")),
+                              static_cast<uint64_t>(IntegerField(event, "total")));
+  };
+  ASSIGN_OR_RETURN(Json result, ghost.Call(request, signals, on_event));
+  for (const std::string& note : TextsField(result, "notes")) {
+    if (BoolField(result, "ok")) context.reporter.Note(note);
+  }
+  return Answer{result};
+}
+
+// Asks before a ghost is started whether there is such a task at all.
+Status CheckTask(const Options& options, Context& context) {
+  RETURN_IF_ERROR(CheckTaskName(options.name));
+  context.reporter.set_task(options.name);
+  return ReadTaskFacts(TaskPaths(context.folders, options.name)).status();
+}
+
+std::string Ms(const Json& result, const char* key) { return MillisecondsText(NumberField(result, key)); }
+std::string Bytes(const Json& result, const char* key) {
+  return SizeText(static_cast<uint64_t>(IntegerField(result, key)));
+}
+
+using Describe = std::string (*)(const std::string& name, const Json& result);
+
+int AskAndReport(const Options& options, const Json& request, Describe describe, Context& context) {
+  Status known = CheckTask(options, context);
+  if (!known.ok()) return context.reporter.Fail(known, "`stasis ps --all` lists the tasks");
+  Result<SignalSource> signals = SignalSource::Create();
+  if (!signals.ok()) return context.reporter.Fail(signals.status());
+  Result<Answer> answer = Ask(TaskPaths(context.folders, options.name), request, *signals, context);
+  if (!answer.ok()) return context.reporter.Fail(answer.status());
+  if (!answer->ok()) return context.reporter.FailWith(answer->result);
+  return context.reporter.Done(answer->result, describe(options.name, answer->result));
+}
+
+std::string DescribePause(const std::string& name, const Json& result) {
+  return fmt::format("{} is paused after {}: {} of device memory held in {}", name, Ms(result, "pause_ms"),
+                     Bytes(result, "device_bytes"), TextField(result, "residency"));
+}
+
+std::string DescribeResume(const std::string& name, const Json& result) {
+  return fmt::format("{} runs on after {}", name, Ms(result, "resume_ms"));
+}
+
+std::string DescribeCheckpoint(const std::string& name, const Json& result) {
+  return fmt::format(
+      "{}: image {} of {} in {} ({} after {}); {}", name, TextField(result, "image"),
+      Bytes(result, "image_bytes"), TextField(result, "path"),
+      BoolField(result, "stopped") ? "ended" : "stood still for",
+      BoolField(result, "stopped") ? Ms(result, "total_ms") : Ms(result, "standstill_ms"),
+      BoolField(result, "stopped") ? "`stasis restore " + name + "` brings it back" : "it runs on");
+}
+
+std::string DescribeMigrate(const std::string& name, const Json& result) {
+  return fmt::format("{} is on GPU {} now; it stood still for {}, {} moved", name,
+                     GpuListText(IntegersField(result, "gpus")), Ms(result, "standstill_ms"),
+                     Bytes(result, "device_bytes"));
+}
+
+std::string DescribeCancel(const std::string& name, const Json& result) {
+  if (TextField(result, "what") == "operation") return "the operation on " + name + " is given up";
+  return fmt::format("{} is ended", name);
+}
+
+// What a restore is asked for: a task's name, NAME/ID, or the path of an image below the state folder.
+struct ImageChoice {
+  std::string task;
+  std::string image;  // empty: the newest
+};
+
+Result<ImageChoice> ParseImage(const std::string& target, const Folders& folders) {
+  std::string text = target;
+  struct stat info {};
+  if (text.find('/') != std::string::npos && stat(text.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
+    std::error_code error;
+    std::string path = std::filesystem::canonical(text, error).string();
+    std::string images = std::filesystem::canonical(folders.state + "/images", error).string() + "/";
+    if (path.compare(0, images.size(), images) != 0) {
+      return Errorf(StatusCode::kUnsupported, "%s is not below %s: other places are not supported",
+                    path.c_str(), images.c_str());
+    }
+    text = path.substr(images.size());
+  }
+  size_t slash = text.find('/');
+  ImageChoice choice{text.substr(0, slash), slash == std::string::npos ? "" : text.substr(slash + 1)};
+  RETURN_IF_ERROR(CheckTaskName(choice.task));
+  if (slash != std::string::npos) RETURN_IF_ERROR(CheckTaskName(choice.image).WithContext("image"));
+  return choice;
+}
+
+std::string DescribeRestore(const std::string& name, const Json& result) {
+  return fmt::format("{} runs again from image {} after {}", name, TextField(result, "image"),
+                     Ms(result, "total_ms"));
+}
+
+int StayWithRestored(const TaskPaths& paths, const Json& result, TaskFollower& follower,
+                     SignalSource& signals, Context& context) {
+  Result<Json> process = ReadJson(paths.File("process.json"));
+  if (!process.ok()) return context.reporter.Fail(process.status());
+  ForegroundTask task{paths, IdentityOf(*process), static_cast<uint64_t>(IntegerField(result, "log_length")),
+                      false, result};
+  return StayInForeground(task, follower, signals, context);
+}
+
+}  // namespace
+
+int PauseVerb(const Options& options, Context& context) {
+  Json request = Request(options, "pause");
+  request["residency"] = options.residency;
+  if (options.no_freeze) request["freeze"] = false;
+  return AskAndReport(options, request, DescribePause, context);
+}
+
+int ResumeVerb(const Options& options, Context& context) {
+  return AskAndReport(options, Request(options, "resume"), DescribeResume, context);
+}
+
+int CheckpointVerb(const Options& options, Context& context) {
+  Json request = Request(options, "checkpoint");
+  if (options.stop) request["stop"] = true;
+  return AskAndReport(options, request, DescribeCheckpoint, context);
+}
+
+int MigrateVerb(const Options& options, Context& context) {
+  return AskAndReport(options, Request(options, "migrate"), DescribeMigrate, context);
+}
+
+int CancelVerb(const Options& options, Context& context) {
+  Json request = {{"verb", "cancel"}, {"what", options.operation ? "operation" : "task"}};
+  if (options.grace) {
+    request["grace_ms"] = std::chrono::duration_cast<std::chrono::milliseconds>(*options.grace).count();
+  }
+  return AskAndReport(options, request, DescribeCancel, context);
+}
+
+int RestoreVerb(const Options& options, Context& context) {
+  Reporter& reporter = context.reporter;
+  Result<ImageChoice> choice = ParseImage(options.target, context.folders);
+  if (!choice.ok()) return reporter.Fail(choice.status());
+  Options named = options;
+  named.name = choice->task;
+  Status known = CheckTask(named, context);
+  if (!known.ok()) return reporter.Fail(known, "`stasis ps --all` lists the tasks");
+  TaskPaths paths(context.folders, choice->task);
+  Status made = MakeFolders(paths.ctl);
+  if (!made.ok()) return reporter.Fail(made);
+  Result<SignalSource> signals = SignalSource::Create();
+  if (!signals.ok()) return reporter.Fail(signals.status());
+  Result<TaskFollower> follower = TaskFollower::Create(paths);
+  if (!follower.ok()) return reporter.Fail(follower.status());
+  Json request = Request(options, "restore");
+  if (!choice->image.empty()) request["image"] = choice->image;
+  Result<Answer> answer = Ask(paths, request, *signals, context);
+  if (!answer.ok()) return reporter.Fail(answer.status());
+  if (!answer->ok()) return reporter.FailWith(answer->result);
+  std::string text = DescribeRestore(paths.name, answer->result);
+  if (options.detach) return reporter.Done(answer->result, text);
+  reporter.Note(text);
+  return StayWithRestored(paths, answer->result, *follower, *signals, context);
+}
+
+}  // namespace stasis

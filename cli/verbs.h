@@ -1,0 +1,37 @@
+// The verbs of `stasis`. Each does all of its work, reports through the context's Reporter, and returns the
+// exit code.
+#ifndef CLI_VERBS_H_
+#define CLI_VERBS_H_
+
+#include <string>
+
+#include "cli/layout.h"
+#include "cli/options.h"
+#include "cli/own_files.h"
+#include "cli/report.h"
+
+namespace stasis {
+
+struct Context {
+  Folders folders;
+  OwnFiles files;
+  Reporter& reporter;
+};
+
+int RunVerb(const Options& options, Context& context);
+int PsVerb(const Options& options, Context& context);
+int LogsVerb(const Options& options, Context& context);
+int RmVerb(const Options& options, Context& context);
+
+int PauseVerb(const Options& options, Context& context);
+int ResumeVerb(const Options& options, Context& context);
+int CheckpointVerb(const Options& options, Context& context);
+int RestoreVerb(const Options& options, Context& context);
+int MigrateVerb(const Options& options, Context& context);
+int CancelVerb(const Options& options, Context& context);
+
+int DoctorVerb(const Options& options, Context& context);
+
+}  // namespace stasis
+
+#endif  // CLI_VERBS_H_
