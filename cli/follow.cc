@@ -101,7 +101,7 @@ Status TaskFollower::TakeEvents() {
     for (ssize_t at = 0; at < got;) {
       auto* event = reinterpret_cast<inotify_event*>(buffer + at);
       std::string_view name = event->len > 0 ? event->name : "";
-      if (event->wd == ctl_watch_ && name.find(".sock") != std::string_view::npos) managed_ = true;
+      if (event->wd == ctl_watch_ && name.ends_with(".sock")) managed_ = true;
       at += static_cast<ssize_t>(sizeof(inotify_event) + event->len);
     }
   }

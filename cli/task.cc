@@ -137,7 +137,7 @@ Result<TaskFacts> ReadTaskFacts(const TaskPaths& paths) {
 bool HasControlSocket(const TaskPaths& paths) {
   std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(paths.ctl.c_str()), closedir);
   while (dirent* entry = folder == nullptr ? nullptr : readdir(folder.get())) {
-    if (std::string_view(entry->d_name).find(".sock") != std::string_view::npos) return true;
+    if (std::string_view(entry->d_name).ends_with(".sock")) return true;
   }
   return false;
 }

@@ -1,0 +1,178 @@
+// What the machine around Stasis offers.
+#include <fmt/format.h>
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstring>
+
+#include "cli/doctor.h"
+#include "cli/launch.h"
+#include "cli/program.h"
+#include "cli/subprocess.h"
+
+#ifndef CLONE_NEWTIME
+#define CLONE_NEWTIME 0x00000080
+#endif
+
+namespace stasis {
+namespace {
+
+constexpr int kOldestKernel = 5011;  // close_range with CLOSE_RANGE_CLOEXEC, time namespaces
+constexpr int kOldestCriu = 401;     // older ones do not start on kernels from 6.13 on
+constexpr auto kCriuTime = std::chrono::seconds(60);
+
+std::string TextOf(const std::string& path) {
+  Result<std::string> text = ReadFile(path);
+  if (!text.ok()) return "";
+  while (!text->empty() && text->back() == '\n') text->pop_back();
+  return *text;
+}
+
+Finding CheckKernel() {
+  utsname name{};
+  uname(&name);
+  return {"kernel", Needed::kRun, ParseKernelVersion(name.release) >= kOldestKernel, name.release,
+          "Linux 5.11 or newer is needed"};
+}
+
+Finding CheckMembarrier() {
+  long offered = syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
+  bool ok = offered >= 0 && (offered & MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0;
+  return {"membarrier", Needed::kPause, ok, ok ? "private expedited" : "not offered",
+          "a kernel with CONFIG_MEMBARRIER, and a seccomp profile that lets membarrier(2) through"};
+}
+
+// Tried in a child: unshare(2) changes whoever calls it.
+int TryUnshare(int flags) {
+  pid_t child = fork();
+  if (child < 0) return errno;
+  if (child == 0) _exit(unshare(flags) == 0 ? 0 : errno);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : EINTR;
+}
+
+Finding CheckNamespaces() {
+  int error = TryUnshare(CLONE_NEWPID | CLONE_NEWTIME);
+  return {"PID, time spaces", Needed::kCheckpoint, error == 0,
+          error == 0 ? "can be made" : std::strerror(error), "run stasis as root, or with CAP_SYS_ADMIN"};
+}
+
+Finding CheckUserNamespaces() {
+  int error = TryUnshare(CLONE_NEWUSER);
+  return {"user namespaces", Needed::kNothing, error == 0, error == 0 ? "can be made" : std::strerror(error),
+          "not needed; sysctl user.max_user_namespaces allows them"};
+}
+
+Finding CheckPtraceScope() {
+  std::string scope = TextOf("/proc/sys/kernel/yama/ptrace_scope");
+  bool ok = scope.empty() || scope == "0" || scope == "1" || (scope == "2" && HasSysAdmin());
+  return {"ptrace scope", Needed::kCheckpoint, ok, scope.empty() ? "not restricted" : scope,
+          "CRIU needs ptrace: sysctl kernel.yama.ptrace_scope=1"};
+}
+
+Finding CheckCapabilities() {
+  bool ok = HasSysAdmin();
+  return {"capabilities", Needed::kCheckpoint, ok, ok ? "CAP_SYS_ADMIN" : "no CAP_SYS_ADMIN",
+          "checkpoint and restore need root, or CAP_SYS_ADMIN and CAP_CHECKPOINT_RESTORE"};
+}
+
+// The order in which the ghost looks for it, too.
+std::string FindCriu() {
+  std::vector<std::string> environment = OwnEnvironment();
+  std::string named = EnvironmentValue(environment, "STASIS_CRIU");
+  if (!named.empty()) return named;
+  Result<std::string> found =
+      FindProgram("criu", EnvironmentValue(environment, "PATH") + ":/usr/sbin:/usr/local/sbin");
+  if (found.ok()) return *found;
+  std::string cache = EnvironmentValue(environment, "HOME") + "/.cache/stasis/criu/bin/criu";
+  return access(cache.c_str(), X_OK) == 0 ? cache : "";
+}
+
+Result<SubprocessResult> RunCriu(const std::string& criu, const char* argument) {
+  SubprocessOptions options{{criu, argument}, EnvironmentWithoutLoader({})};
+  return RunSubprocess(options, Deadline::After(kCriuTime));
+}
+
+// The first line of the output that names an error.
+std::string FirstError(const SubprocessResult& result) {
+  std::string text = result.output + result.error_output;
+  size_t at = text.find("Error");
+  if (at == std::string::npos) at = 0;
+  return text.substr(at, text.find('\n', at) - at);
+}
+
+Finding CheckCriu(const std::string& criu) {
+  Finding finding{"criu", Needed::kCheckpoint, false, "not found",
+                  "scripts/setup.sh builds CRIU 4.1 or newer; STASIS_CRIU names another one"};
+  if (criu.empty()) return finding;
+  Result<SubprocessResult> ran = RunCriu(criu, "--version");
+  if (!ran.ok()) {
+    finding.detail = ran.status().ToString();
+    return finding;
+  }
+  int version = ParseCriuVersion(ran->output);
+  finding.ok = version >= kOldestCriu;
+  finding.detail = fmt::format("{} {}.{}", criu, version / 100, version % 100);
+  return finding;
+}
+
+Finding CheckCriuWorks(const std::string& criu) {
+  Finding finding{"criu check", Needed::kCheckpoint, false, "no criu",
+                  "`criu check` says what the kernel lacks; it needs the capabilities above"};
+  if (criu.empty()) return finding;
+  Result<SubprocessResult> ran = RunCriu(criu, "check");
+  finding.ok = ran.ok() && ran->exit_code == 0 && ran->signal == 0;
+  finding.detail = finding.ok ? "looks good" : (ran.ok() ? FirstError(*ran) : ran.status().ToString());
+  return finding;
+}
+
+Finding CheckFreezer() {
+  Finding finding{"cgroup freezer", Needed::kNothing, true, "",
+                  "paused tasks are stopped by SIGSTOP instead"};
+  if (access("/sys/fs/cgroup/cgroup.controllers", F_OK) == 0 && access("/sys/fs/cgroup", W_OK) == 0) {
+    finding.detail = "v2";
+  } else if (access("/sys/fs/cgroup/freezer", W_OK) == 0) {
+    finding.detail = "v1";
+  } else {
+    finding.ok = false;
+    finding.detail = "none that may be written";
+  }
+  return finding;
+}
+
+int ParseVersion(std::string_view text, int factor) {
+  int major = 0, minor = 0;
+  auto [dot, error] = std::from_chars(text.data(), text.data() + text.size(), major);
+  if (error != std::errc() || dot == text.data() + text.size() || *dot != '.') return 0;
+  auto [rest, minor_error] = std::from_chars(dot + 1, text.data() + text.size(), minor);
+  if (minor_error != std::errc() || major < 0 || minor < 0 || minor >= factor) return 0;
+  return major * factor + minor;
+}
+
+}  // namespace
+
+int ParseCriuVersion(std::string_view text) {
+  constexpr std::string_view kLabel = "Version: ";
+  size_t at = text.find(kLabel);
+  return at == std::string_view::npos ? 0 : ParseVersion(text.substr(at + kLabel.size()), 100);
+}
+
+int ParseKernelVersion(std::string_view release) { return ParseVersion(release, 1000); }
+
+std::vector<Finding> ExamineSystem() {
+  std::string criu = FindCriu();
+  return {CheckKernel(),       CheckMembarrier(),     CheckFreezer(),
+          CheckNamespaces(),   CheckUserNamespaces(), CheckPtraceScope(),
+          CheckCapabilities(), CheckCriu(criu),       CheckCriuWorks(criu)};
+}
+
+}  // namespace stasis
