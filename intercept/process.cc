@@ -42,12 +42,15 @@ void ResetInChild() {
   g_started.store(driver_used, std::memory_order_relaxed);
 }
 
+void LogFailure(LogLevel level, const char* what, const Status& status) {
+  RawLog(level, "%s: %.*s", what, static_cast<int>(status.message().size()), status.message().data());
+}
+
 void OpenRealDriver() {
   if (DriverIsOpen()) return;
-  // Without one the program sees a machine without a driver, as it would without us.
+  // Without one the program sees a machine without a driver, as it would without us: no word on its stderr.
   const Status status = OpenDriver(FindDriverPath());
-  if (!status.ok() && !g_task_folder->empty())
-    RawLog(LogLevel::kWarning, "%.*s", static_cast<int>(status.message().size()), status.message().data());
+  if (!status.ok()) LogFailure(LogLevel::kInfo, "no CUDA driver", status);
 }
 
 void Start() {
@@ -61,9 +64,7 @@ void Start() {
   if (g_task_folder->empty()) return;
   RegisterGateBarrier();
   const Status status = StartControlThread(*g_task_folder);
-  if (!status.ok())
-    RawLog(LogLevel::kWarning, "this process cannot be managed: %.*s",
-           static_cast<int>(status.message().size()), status.message().data());
+  if (!status.ok()) LogFailure(LogLevel::kWarning, "this process cannot be managed", status);
 }
 
 // NVIDIA's driver is a file named after its version: libcuda.so.580.65.06.

@@ -1,0 +1,68 @@
+#include "intercept/visible_devices.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+namespace stasis {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+std::string Uuid(char first) {
+  return std::string(1, first) + std::string("\x11", 1) + std::string(14, '\x22');
+}
+
+const std::vector<std::string> kUuids = {Uuid('\x01'), Uuid('\xab'), Uuid('\x01'), Uuid('\xcd')};
+
+TEST(SelectDevices, AllUnlessTold) {
+  EXPECT_THAT(SelectDevices(kUuids, nullptr, nullptr), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(SelectDevices({}, nullptr, nullptr), IsEmpty());
+}
+
+TEST(SelectDevices, FollowsTheVariableAsTheDriverDoes) {
+  EXPECT_THAT(SelectDevices(kUuids, nullptr, "2,0"), ElementsAre(2, 0));
+  EXPECT_THAT(SelectDevices(kUuids, nullptr, " 3 , 1 "), ElementsAre(3, 1));
+  EXPECT_THAT(SelectDevices(kUuids, nullptr, ""), IsEmpty());
+  EXPECT_THAT(SelectDevices(kUuids, nullptr, "-1"), IsEmpty());
+  EXPECT_THAT(SelectDevices(kUuids, nullptr, "1,7,0"), ElementsAre(1));
+  EXPECT_THAT(SelectDevices(kUuids, nullptr, "1,x,0"), ElementsAre(1));
+  EXPECT_THAT(SelectDevices(kUuids, nullptr, "1,1,0"), ElementsAre(1));
+}
+
+TEST(SelectDevices, KnowsUuids) {
+  EXPECT_THAT(SelectDevices(kUuids, nullptr, "GPU-AB11"), ElementsAre(1));
+  EXPECT_THAT(SelectDevices(kUuids, nullptr, "GPU-cd112222-2222-2222-2222-222222222222,GPU-ab"),
+              ElementsAre(3, 1));
+  EXPECT_THAT(SelectDevices(kUuids, nullptr, "GPU-0111"), IsEmpty()) << "two devices begin like that";
+  EXPECT_THAT(SelectDevices(kUuids, nullptr, "GPU-"), IsEmpty());
+  EXPECT_THAT(SelectDevices(kUuids, nullptr, "MIG-ab11"), IsEmpty());
+}
+
+TEST(SelectDevices, VariableCountsWithinWhatTheLauncherGives) {
+  EXPECT_THAT(SelectDevices(kUuids, "3,1", nullptr), ElementsAre(3, 1));
+  EXPECT_THAT(SelectDevices(kUuids, "3,1", "1"), ElementsAre(1));
+  EXPECT_THAT(SelectDevices(kUuids, "3,1", "2"), IsEmpty());
+  EXPECT_THAT(SelectDevices(kUuids, "3,1", "GPU-cd"), ElementsAre(3));
+  EXPECT_THAT(SelectDevices(kUuids, "3", "GPU-ab"), IsEmpty());
+  EXPECT_THAT(SelectDevices(kUuids, "3,2", "GPU-01"), ElementsAre(2)) << "the other one is out of sight";
+}
+
+TEST(HiddenVariable, IsAwayAndComesBack) {
+  ASSERT_EQ(setenv("STASIS_TEST_VARIABLE", "value", 1), 0);
+  const char* before = getenv("STASIS_TEST_VARIABLE");
+  {
+    const HiddenVariable hidden("STASIS_TEST_VARIABLE");
+    EXPECT_EQ(getenv("STASIS_TEST_VARIABLE"), nullptr);
+    const HiddenVariable again("STASIS_TEST_VARIABLE");
+  }
+  EXPECT_EQ(getenv("STASIS_TEST_VARIABLE"), before);
+  unsetenv("STASIS_TEST_VARIABLE");
+  const HiddenVariable nothing("STASIS_TEST_VARIABLE");
+}
+
+}  // namespace
+}  // namespace stasis
