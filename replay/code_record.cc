@@ -207,6 +207,14 @@ FunctionRecord::FunctionRecord(ContextPtr context, std::shared_ptr<KernelRecord>
       context_(std::move(context)),
       kernel_(std::move(kernel)) {}
 
+void FunctionRecord::ShowModule(CUmodule* module) const {
+  if (module_ != nullptr) {
+    *module = reinterpret_cast<CUmodule>(module_->visible());
+  } else {
+    AddSharedRecord(std::make_shared<ModuleRecord>(context_, kernel_->library()), module);
+  }
+}
+
 Status FunctionRecord::Check() {
   if (module_ != nullptr || context_ != nullptr) return {};
   return Errorf(StatusCode::kUnsupported, "%s belongs to a context that cannot be rebuilt", Name().c_str());

@@ -96,7 +96,8 @@ class KernelRecord final : public Record {
  public:
   KernelRecord(LibraryPtr library, std::string name);
   CUkernel real_kernel() const { return reinterpret_cast<CUkernel>(real()); }
-  // `device`: virtual ordinal.
+  const LibraryPtr& library() const { return library_; }
+  // `device`: virtual ordinal. Valid as long as the record.
   FunctionSettings& settings(int device);
 
   Status Destroy() override { return {}; }
@@ -115,6 +116,8 @@ class FunctionRecord final : public Record {
   FunctionRecord(std::shared_ptr<ModuleRecord> module, std::string name);
   FunctionRecord(ContextPtr context, std::shared_ptr<KernelRecord> kernel);
   FunctionSettings& settings() { return settings_; }
+  // Turns the driver's handle of this function's module into the visible one.
+  void ShowModule(CUmodule* module) const;
 
   Status Check() override;
   Status Destroy() override { return {}; }
@@ -136,6 +139,7 @@ class FunctionRecord final : public Record {
 void ShowKernel(const LibraryPtr& library, CUkernel* kernel);
 void ShowFunction(const std::shared_ptr<ModuleRecord>& module, CUfunction* function);
 void ShowKernelFunction(const std::shared_ptr<KernelRecord>& kernel, CUfunction* function);
+// Of the current context.
 void ShowLibraryModule(const LibraryPtr& library, CUmodule* module);
 
 // ---- For the pause.

@@ -159,21 +159,32 @@ CUcontext PrimaryRetained(int device, CUcontext real) {
   return reinterpret_cast<CUcontext>(primary.record->visible());
 }
 
-void PrimaryReleased(int device) {
-  std::lock_guard lock(All().mutex);
-  PrimaryState& primary = All().by_device[device];
-  if (primary.retains > 0 && --primary.retains == 0 && primary.record != nullptr)
-    ObjectTable::Get().RemoveDependents(*primary.record);
+namespace {
+
+// What was in the context is gone; the handle stays.
+CUcontext Emptied(const PrimaryState& primary) {
+  if (primary.record == nullptr) return nullptr;
+  ObjectTable::Get().RemoveDependents(*primary.record);
+  return reinterpret_cast<CUcontext>(primary.record->visible());
 }
 
-void PrimaryReset(int device) {
+}  // namespace
+
+CUcontext PrimaryReleased(int device) {
+  std::lock_guard lock(All().mutex);
+  PrimaryState& primary = All().by_device[device];
+  const bool last = primary.retains > 0 && --primary.retains == 0;
+  return last ? Emptied(primary) : nullptr;
+}
+
+CUcontext PrimaryReset(int device) {
   int exists = 0;
   unsigned flags = 0;
   (void)Driver().cuDevicePrimaryCtxGetState(ToPhysicalDevice(device), &flags, &exists);
   std::lock_guard lock(All().mutex);
   PrimaryState& primary = All().by_device[device];
   if (!exists) primary.retains = 0;
-  if (primary.record != nullptr) ObjectTable::Get().RemoveDependents(*primary.record);
+  return Emptied(primary);
 }
 
 void PrimaryFlagsSet(int device, unsigned flags) {

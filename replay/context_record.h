@@ -77,9 +77,10 @@ class CreatedContext final : public ContextRecord {
 
 // The driver's primary context of the device was retained as `real`; returns the visible handle.
 CUcontext PrimaryRetained(int device, CUcontext real);
-void PrimaryReleased(int device);
-// Everything in the context is gone.
-void PrimaryReset(int device);
+// Returns the visible handle of the context if that was its end, else null.
+CUcontext PrimaryReleased(int device);
+// Everything in the context is gone. Returns its visible handle; null when there was none.
+CUcontext PrimaryReset(int device);
 // Flags of a primary context that may not exist yet were set.
 void PrimaryFlagsSet(int device, unsigned flags);
 
