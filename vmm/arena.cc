@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cinttypes>
 #include <iterator>
+#include <utility>
 
 #include "vmm/device_map.h"
 #include "vmm/hold.h"
@@ -21,7 +22,7 @@ uint64_t RegionBytes(int device, uint64_t bytes) {
 }  // namespace
 
 Arena::~Arena() {
-  STASIS_CHECK(extents_.empty());
+  if (!extents_.empty()) return;  // the driver refused to unmap: the addresses stay in use
   for (const auto& [address, region] : regions_) {
     if (region.keeper == Keeper::kPages) DropHold(address, region.size);
     if (region.keeper == Keeper::kDriver) Driver().cuMemAddressFree(address, region.size);
@@ -115,14 +116,19 @@ CUresult Arena::MapPlan(const Plan& plan, std::vector<Extent>* discarded) {
   return result;
 }
 
+bool Arena::AllocateMapped(uint64_t bytes, uint64_t* address) {
+  const uint64_t size = Capacity(bytes);
+  const std::optional<Range> found = size < bytes ? std::nullopt : free_.BestFit(size);
+  if (!found) return false;
+  free_.Remove({found->begin, found->begin + size});
+  *address = found->begin;
+  return true;
+}
+
 CUresult Arena::Allocate(uint64_t bytes, uint64_t* address, std::vector<Extent>* discarded) {
   const uint64_t size = Capacity(bytes);
   if (size < bytes || size >> 47 != 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (const std::optional<Range> found = free_.BestFit(size)) {
-    free_.Remove({found->begin, found->begin + size});
-    *address = found->begin;
-    return CUDA_SUCCESS;
-  }
+  if (AllocateMapped(bytes, address)) return CUDA_SUCCESS;
   Plan plan;
   if (!FindPlan(size, &plan)) {
     const CUresult added = AddRegion(size);
@@ -173,11 +179,12 @@ void Arena::Free(uint64_t address, uint64_t bytes, std::vector<Extent>* discarde
   if (gone_) return;
   const uint64_t end = address + Capacity(bytes);
   free_.Add({address, end});
+  if (retains_) return;
   for (auto it = ExtentAt(address); it != extents_.end() && it->first < end;) MaybeVacate(it++, discarded);
 }
 
-void Arena::TakeFree(std::vector<Extent>* discarded) {
-  for (auto it = extents_.begin(); it != extents_.end();) {
+void Arena::TakeFree(std::vector<Extent>* discarded, uint64_t keep) {
+  for (auto it = extents_.begin(); it != extents_.end() && mapped_bytes_ > keep;) {
     auto current = it++;
     if (WhollyFree(current->second)) Vacate(current, discarded);
   }
@@ -223,6 +230,11 @@ bool Arena::HasExtent(uint64_t id, uint64_t address) const {
   return found != extents_.end() && found->second.id == id;
 }
 
+bool Arena::Covers(uint64_t address) const {
+  auto next = regions_.upper_bound(address);
+  return next != regions_.begin() && address - std::prev(next)->first < std::prev(next)->second.size;
+}
+
 uint64_t Arena::FreePageBytes() const {
   uint64_t bytes = 0;
   for (const auto& [begin, end] : free_.ranges()) {
@@ -233,7 +245,9 @@ uint64_t Arena::FreePageBytes() const {
 }
 
 Status Arena::HoldRegion(uint64_t address, Region& region) {
-  if (region.keeper == Keeper::kDriver)
+  const bool ours = std::exchange(region.keeper, Keeper::kStranger) == Keeper::kDriver;
+  // A driver that will not free it takes it along when it is closed.
+  if (ours)
     RETURN_IF_ERROR(DriverStatus(Driver().cuMemAddressFree(address, region.size), "cuMemAddressFree"));
   Status held = HoldAddresses(address, region.size);
   region.keeper = held.ok() ? Keeper::kPages : Keeper::kStranger;
@@ -245,7 +259,10 @@ Status Arena::Detach(bool hold) {
   auto note = [&first](Status status) {
     if (first.ok()) first = std::move(status);
   };
-  for (auto& [address, extent] : extents_) note(DriverStatus(DiscardExtent(extent), "unmap device memory"));
+  for (auto& [address, extent] : extents_) {
+    note(DriverStatus(DiscardExtent(extent), "unmap device memory"));
+    if (hold) extent.mapped = extent.created = false;
+  }
   if (!hold) return first;
   for (auto& [address, region] : regions_)
     if (region.keeper != Keeper::kPages) note(HoldRegion(address, region));

@@ -34,9 +34,11 @@ class Arena {
   static constexpr uint64_t kGrowthShare = 64;
   static constexpr uint64_t kMaxGrowth = 16ull << 20;
 
-  // `device` is a virtual ordinal.
-  explicit Arena(int device) : device_(device) { rights_[device] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE; }
-  // Gives the addresses back. Every extent must have been taken out.
+  // `device` is a virtual ordinal. With `retains`, free memory stays until TakeFree(), as in a pool.
+  explicit Arena(int device, bool retains = false) : device_(device), retains_(retains) {
+    rights_[device] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  }
+  // Gives the addresses back, unless an extent is left that the driver would not unmap.
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -46,12 +48,14 @@ class Arena {
   // The driver's error when there is no memory; nothing has changed then, except that `discarded` may have
   // something for the caller to discard.
   CUresult Allocate(uint64_t bytes, uint64_t* address, std::vector<Extent>* discarded);
+  // The same from memory that is mapped already; false when there is no room. Calls no driver.
+  bool AllocateMapped(uint64_t bytes, uint64_t* address);
   // Bytes that an allocation of `bytes` occupies.
   static uint64_t Capacity(uint64_t bytes) { return RoundUp(bytes, kAlignment); }
   // Ends the allocation at `address`; appends the extents that nobody uses any more.
   void Free(uint64_t address, uint64_t bytes, std::vector<Extent>* discarded);
-  // The spare page and all else that is wholly free.
-  void TakeFree(std::vector<Extent>* discarded);
+  // The spare page and all else that is wholly free, as long as more than `keep` bytes are mapped.
+  void TakeFree(std::vector<Extent>* discarded, uint64_t keep = 0);
   // Everything, for when the owner has gone; allocations that are freed later are none any more.
   void TakeAll(std::vector<Extent>* discarded);
   // The caller has tried to discard an extent that was taken out; what is still mapped is kept as free
@@ -62,6 +66,8 @@ class Arena {
   std::vector<Extent> SetRights(int device, CUmemAccess_flags flags);
   const AccessRights& rights() const { return rights_; }
   bool HasExtent(uint64_t id, uint64_t address) const;
+  // Whether the address is one that allocations of this arena may get.
+  bool Covers(uint64_t address) const;
 
   // Physical bytes, and those of whole pages that nobody uses.
   uint64_t mapped_bytes() const { return mapped_bytes_; }
@@ -70,7 +76,8 @@ class Arena {
   // --- For the pause; no allocation or free is under way.
   std::map<uint64_t, Extent>& extents() { return extents_; }  // by address
   // Discards all physical memory. With `hold`, gives the addresses back to the driver too and holds them with
-  // pages of the process. Goes on past errors and reports the first.
+  // pages of the process; afterwards nothing counts as mapped, since the driver is about to be closed. Goes
+  // on past errors and reports the first.
   Status Detach(bool hold);
   // Takes the addresses back from the hold; no-op where they are reserved.
   Status Reserve();
@@ -105,6 +112,7 @@ class Arena {
   void DropEmptyRegions();
 
   const int device_;
+  const bool retains_;
   AccessRights rights_;
   std::map<uint64_t, Region> regions_;  // by address
   std::map<uint64_t, Extent> extents_;

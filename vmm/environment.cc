@@ -1,27 +1,34 @@
 #include "vmm/environment.h"
 
+#include <atomic>
+
 #include "vmm/device_map.h"
 #include "vmm/real_driver.h"
 
 namespace stasis::vmm {
 namespace {
 
-constinit Environment the_environment;
+constinit const Environment kNone;
+constinit std::atomic<const Environment*> the_environment{&kNone};
+
+const Environment& Get() { return *the_environment.load(std::memory_order_relaxed); }
 
 }  // namespace
 
-void SetEnvironment(const Environment& environment) { the_environment = environment; }
+void SetEnvironment(const Environment* environment) {
+  the_environment.store(environment == nullptr ? &kNone : environment, std::memory_order_relaxed);
+}
 
 CUcontext RealContext(CUcontext visible) {
-  return the_environment.real_context == nullptr ? visible : the_environment.real_context(visible);
+  return Get().real_context == nullptr ? visible : Get().real_context(visible);
 }
 
 CUcontext VisibleContext(CUcontext real) {
-  return the_environment.visible_context == nullptr ? real : the_environment.visible_context(real);
+  return Get().visible_context == nullptr ? real : Get().visible_context(real);
 }
 
 bool CapturesInProgress() {
-  return the_environment.captures_in_progress != nullptr && the_environment.captures_in_progress() != 0;
+  return Get().captures_in_progress != nullptr && Get().captures_in_progress() != 0;
 }
 
 CUresult CurrentCaller(Caller* caller) {

@@ -8,13 +8,15 @@
 
 namespace stasis::vmm {
 
-// Set once, before the first allocation. Without it handles are what the driver says and nothing is captured.
+// Without one, handles are what the driver says and nothing is captured.
 struct Environment {
   CUcontext (*real_context)(CUcontext visible) = nullptr;
   CUcontext (*visible_context)(CUcontext real) = nullptr;
   uint32_t (*captures_in_progress)() = nullptr;
 };
-void SetEnvironment(const Environment& environment);
+// `environment` lives for ever, or until another is set; null for none. To be set before the first call of
+// the program that memory answers.
+void SetEnvironment(const Environment* environment);
 
 CUcontext RealContext(CUcontext visible);
 CUcontext VisibleContext(CUcontext real);

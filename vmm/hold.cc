@@ -65,15 +65,14 @@ std::string OwnerOfAddresses(uint64_t address, uint64_t size) {
   return owner;
 }
 
-bool IsMapped(uint64_t address, uint64_t size) {
-  uint64_t covered = address;
-  ForEachMapping([&](uint64_t begin, uint64_t end, const std::string&) {
-    if (end <= covered) return true;
-    if (begin > covered) return false;
-    covered = end;
-    return covered < address + size;
+RangeSet MappedAddresses() {
+  RangeSet mapped;
+  ForEachMapping([&mapped](uint64_t begin, uint64_t end, const std::string&) {
+    mapped.RemoveAny({begin, end});  // the list may show a mapping twice when it changes while it is read
+    mapped.Add({begin, end});
+    return true;
   });
-  return covered >= address + size;
+  return mapped;
 }
 
 }  // namespace stasis::vmm

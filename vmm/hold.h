@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "vmm/range_set.h"
 
 namespace stasis::vmm {
 
@@ -16,8 +17,8 @@ Status HoldAddresses(uint64_t address, uint64_t size);
 void DropHold(uint64_t address, uint64_t size);
 // The line of /proc/self/maps of the first mapping that touches the range; empty when there is none.
 std::string OwnerOfAddresses(uint64_t address, uint64_t size);
-// Whether the process has pages mapped everywhere in the range.
-bool IsMapped(uint64_t address, uint64_t size);
+// All addresses at which the process has something mapped now.
+RangeSet MappedAddresses();
 
 }  // namespace stasis::vmm
 

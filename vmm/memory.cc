@@ -4,7 +4,9 @@
 #include <iterator>
 #include <utility>
 
-#include "vmm/device_map.h"
+#include "vmm/events.h"
+#include "vmm/host_memory.h"
+#include "vmm/pools.h"
 #include "vmm/real_driver.h"
 
 namespace stasis::vmm {
@@ -119,11 +121,11 @@ CUresult Memory::Free(CUdeviceptr address) {
     block = TakeLocked(address, BlockKind::kPlain);
     if (block && CapturesInProgress()) {
       // Waiting for the context would spoil the capture: the memory stays until that is over.
-      deferred_.push_back(*std::move(block));
+      deferred_.push_back({*std::move(block), nullptr});
       return CUDA_SUCCESS;
     }
   }
-  if (!block) return refused;
+  if (!block) return HostMemory::Get().FreeManaged(address, Pools::Get().Free(address, refused));
   const CUresult synchronized = Synchronize(*block);
   if (synchronized == CUDA_SUCCESS) {
     Finish(*block);
@@ -134,20 +136,29 @@ CUresult Memory::Free(CUdeviceptr address) {
   return synchronized;
 }
 
+void Memory::FreeAfter(Block block, CUevent event) {
+  auto lock = Lock();
+  deferred_.push_back({std::move(block), event});
+}
+
 void Memory::SettleDeferredFrees() {
-  std::vector<Block> blocks;
+  std::vector<Deferred> waiting;
   {
     auto lock = Lock();
-    if (deferred_.empty() || CapturesInProgress()) return;
-    blocks.swap(deferred_);
+    if (deferred_.empty()) return;
+    waiting.swap(deferred_);
   }
-  for (Block& block : blocks) {
-    if (Synchronize(block) == CUDA_SUCCESS) {
-      Finish(block);
+  for (Deferred& one : waiting) {
+    const bool captures = one.event == nullptr && CapturesInProgress();
+    const bool done = one.event != nullptr ? Events::Get().Passed(one.event)
+                                           : !captures && Synchronize(one.block) == CUDA_SUCCESS;
+    if (done) {
+      if (one.event != nullptr) Events::Get().Return(one.block.context, one.event);
+      Finish(one.block);
       continue;
     }
     auto lock = Lock();
-    deferred_.push_back(std::move(block));
+    deferred_.push_back(std::move(one));
   }
 }
 
@@ -192,6 +203,13 @@ void Memory::NoteSyncMemops(CUdeviceptr address, bool on) {
   if (address < block.end()) block.sync_memops = on;
 }
 
+bool Memory::Covers(CUdeviceptr address) const {
+  auto lock = Lock();
+  return std::any_of(arenas_.begin(), arenas_.end(),
+                     [address](const auto& entry) { return entry.second->Covers(address); }) ||
+         Pools::Get().CoversLocked(address);
+}
+
 uint64_t Memory::FreeBytes(int device) const {
   auto lock = Lock();
   uint64_t bytes = 0;
@@ -211,7 +229,7 @@ void Memory::Discard(std::vector<Discarded> discarded) {
 }
 
 void Memory::Reclaim(int device) {
-  if (reclaim_pools_ != nullptr) reclaim_pools_(device);
+  Pools::Get().Reclaim(device);
   std::vector<Discarded> discarded;
   {
     auto lock = Lock();
@@ -225,6 +243,9 @@ void Memory::Reclaim(int device) {
 }
 
 void Memory::ContextGone(CUcontext context) {
+  Pools::Get().ContextGone(context);
+  Events::Get().ContextGone(context);
+  HostMemory::Get().ContextGone(context);
   std::vector<Discarded> discarded;
   std::vector<Block> blocks;  // their arenas must not die under the lock
   {
@@ -232,7 +253,12 @@ void Memory::ContextGone(CUcontext context) {
     blocks = TakeAllLocked([context](const Block& block) {
       return block.kind == BlockKind::kPlain && block.context == context;
     });
-    std::erase_if(deferred_, [context](const Block& block) { return block.context == context; });
+    // Their context has passed them. A block of another context is freed all the same.
+    auto first = std::stable_partition(deferred_.begin(), deferred_.end(), [context](const Deferred& one) {
+      return one.block.context != context;
+    });
+    for (auto it = first; it != deferred_.end(); ++it) blocks.push_back(std::move(it->block));
+    deferred_.erase(first, deferred_.end());
     std::erase_if(peers_,
                   [context](const PeerPair& pair) { return pair.user == context || pair.owner == context; });
     auto found = arenas_.find(context);
@@ -243,6 +269,7 @@ void Memory::ContextGone(CUcontext context) {
     }
   }
   Discard(std::move(discarded));
+  for (const Block& block : blocks) Finish(block);  // nothing to do for those of the arena that has gone
 }
 
 CUresult Memory::ApplyRights(const std::shared_ptr<Arena>& arena, const std::vector<Extent>& extents,
@@ -258,12 +285,12 @@ CUresult Memory::ApplyRights(const std::shared_ptr<Arena>& arena, const std::vec
   return result;
 }
 
-CUresult Memory::EnablePeer(CUcontext user, int user_device, CUcontext owner, int owner_device) {
+CUresult Memory::EnablePeer(CUcontext user, int user_device, CUcontext owner) {
   std::shared_ptr<Arena> arena;
   std::vector<Extent> extents;
   {
     auto lock = Lock();
-    peers_.push_back({user, owner, user_device, owner_device});
+    peers_.push_back({user, owner, user_device});
     auto found = arenas_.find(owner);
     if (found == arenas_.end()) return CUDA_SUCCESS;
     arena = found->second;

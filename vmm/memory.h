@@ -61,6 +61,8 @@ class Memory {
   std::optional<Block> Find(CUdeviceptr address) const;
   // Sets CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of what contains `address`, which the driver has been told.
   void NoteSyncMemops(CUdeviceptr address, bool on);
+  // Whether `address` may only be memory of ours: what the driver says of it is not the program's business.
+  bool Covers(CUdeviceptr address) const;
   // Bytes that a plain allocator would call free on `device` although they are ours.
   uint64_t FreeBytes(int device) const;
 
@@ -69,17 +71,18 @@ class Memory {
 
   // Lets the device of context `user` at what `owner` has and will have; the driver has agreed. Both visible.
   // On failure nothing is changed.
-  CUresult EnablePeer(CUcontext user, int user_device, CUcontext owner, int owner_device);
+  CUresult EnablePeer(CUcontext user, int user_device, CUcontext owner);
   void DisablePeer(CUcontext user, CUcontext owner);
   struct PeerPair {
     CUcontext user = nullptr, owner = nullptr;
-    int user_device = -1, owner_device = -1;
+    int user_device = -1;
   };
   std::vector<PeerPair> PeerPairs() const;
 
   // --- For pools, which share the lock and the table of blocks.
   std::unique_lock<std::mutex> Lock() const { return std::unique_lock(mutex_); }
   void InsertLocked(Block block);
+  bool HasBlockLocked(CUdeviceptr base) const { return blocks_.count(base) != 0; }
   // Takes the block based at `address` out when it is of that kind.
   std::optional<Block> TakeLocked(CUdeviceptr address, BlockKind kind);
   uint64_t NextBufferIdLocked() { return next_buffer_id_++; }
@@ -87,33 +90,42 @@ class Memory {
   std::vector<Block> TakeAllLocked(const std::function<bool(const Block&)>& which);
   // Without the lock.
   void Discard(std::vector<Discarded> discarded);
-  // Gives everything back that is only kept: spare pages, and by the hook what pools keep.
+  // Gives everything back that is only kept: spare pages, and what pools keep.
   void Reclaim(int device);
-  void SetPoolHooks(void (*reclaim)(int device)) { reclaim_pools_ = reclaim; }
-  // Frees that had to wait for the end of a capture.
+  // Sets what `device` may do with memory that SetRights() of an arena named. Without the lock.
+  CUresult ApplyRights(const std::shared_ptr<Arena>& arena, const std::vector<Extent>& extents, int device,
+                       CUmemAccess_flags flags);
+  // Ends the allocation `block` (plain, taken out before) once the device has passed `event`, an event of
+  // ours in the block's context.
+  void FreeAfter(Block block, CUevent event);
+  // Carries out what frees had to wait for: the end of a capture, or an event.
   void SettleDeferredFrees();
+  // The block is nobody's any more, and the device does not use it.
+  void Finish(const Block& block);
+  // Waits for the context of the block.
+  CUresult Synchronize(const Block& block) const;
 
   // --- For the pause: the gate is closed, so nobody else is here; or with the lock.
   std::vector<std::shared_ptr<Arena>> ContextArenas() const;  // takes the lock
   const std::map<uint64_t, Block>& blocks() const { return blocks_; }
 
  private:
+  struct Deferred {
+    Block block;
+    CUevent event = nullptr;  // null: freed during a capture
+  };
+
   Memory() = default;
   std::shared_ptr<Arena> ArenaOfLocked(const Caller& caller);
   CUresult AllocateOnce(const Caller& caller, size_t bytes, CUdeviceptr* address);
-  CUresult Synchronize(const Block& block) const;
-  void Finish(const Block& block);
-  CUresult ApplyRights(const std::shared_ptr<Arena>& arena, const std::vector<Extent>& extents, int device,
-                       CUmemAccess_flags flags);
 
   mutable std::mutex mutex_;
   std::map<CUcontext, std::shared_ptr<Arena>> arenas_;
   std::map<uint64_t, Block> blocks_;  // by base
-  std::vector<Block> deferred_;       // freed by the program during a capture
+  std::vector<Deferred> deferred_;
   std::vector<PeerPair> peers_;
   // Far above what any driver has counted to, so that an id of ours is never one of its own.
   uint64_t next_buffer_id_ = 1ull << 40;
-  void (*reclaim_pools_)(int device) = nullptr;
 };
 
 // The error the driver gives to an allocating call of this thread now, CUDA_SUCCESS when there is none.

@@ -42,7 +42,8 @@ class MemoryTest : public testing::Test {
     EXPECT_STATUS_OK(Release(TaskStrategy::kReconstruct));
     CloseAll(2);
     context_of_driver_ = OpenOn(0);
-    SetEnvironment({.real_context = &RealOf, .visible_context = &VisibleOf});
+    static constexpr Environment kRebuilt = {.real_context = &RealOf, .visible_context = &VisibleOf};
+    SetEnvironment(&kRebuilt);
     ImportAll(exported);
     EXPECT_STATUS_OK(Reattach(TaskStrategy::kReconstruct));
   }
@@ -50,7 +51,7 @@ class MemoryTest : public testing::Test {
   static CUcontext RealOf(CUcontext visible) { return visible == context_ ? context_of_driver_ : visible; }
   static CUcontext VisibleOf(CUcontext real) { return real == context_of_driver_ ? context_ : real; }
   void SetUp() override { context_of_driver_ = context_; }
-  void TearDown() override { SetEnvironment({}); }
+  void TearDown() override { SetEnvironment(nullptr); }
 
   TestNode node_;
   static CUcontext context_, context_of_driver_;
@@ -237,7 +238,8 @@ TEST_F(MemoryTest, AnAddressStolenAtReleaseIsAnErrorThatNamesTheThief) {
   // The thief's page is his: nothing of ours unmaps it.
   EXPECT_EQ(ImportExtent(exported.extents[0], exported.fds[0].Duplicate()).code(),
             StatusCode::kAlreadyExists);
-  EXPECT_TRUE(IsMapped(RoundDown(address, kPage), kPage));
+  const uint64_t page = RoundDown(address, kPage);
+  EXPECT_TRUE(MappedAddresses().Contains({page, page + kPage}));
   Thief::Leave();
   ImportAll(exported);
   EXPECT_STATUS_OK(Reattach(TaskStrategy::kReconstruct));
@@ -311,7 +313,7 @@ TEST_F(MemoryTest, PeersReachMemoryOfBeforeAndAfterAndAcrossAPause) {
     return flags;
   };
   EXPECT_EQ(rights(before), CU_MEM_ACCESS_FLAGS_PROT_NONE);
-  EXPECT_CUDA_OK(Memory::Get().EnablePeer(other_, 1, context_, 0));
+  EXPECT_CUDA_OK(Memory::Get().EnablePeer(other_, 1, context_));
   EXPECT_EQ(rights(before), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
   const CUdeviceptr after = Allocate(4 * kMiB);
   EXPECT_EQ(rights(after), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);

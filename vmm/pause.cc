@@ -3,13 +3,20 @@
 #include <algorithm>
 #include <cinttypes>
 
+#include "vmm/events.h"
+#include "vmm/host_memory.h"
 #include "vmm/memory.h"
+#include "vmm/pools.h"
 #include "vmm/real_driver.h"
 
 namespace stasis::vmm {
 namespace {
 
-std::vector<std::shared_ptr<Arena>> AllArenas() { return Memory::Get().ContextArenas(); }
+std::vector<std::shared_ptr<Arena>> AllArenas() {
+  std::vector<std::shared_ptr<Arena>> arenas = Memory::Get().ContextArenas();
+  for (std::shared_ptr<Arena>& arena : Pools::Get().Arenas()) arenas.push_back(std::move(arena));
+  return arenas;
+}
 
 struct Found {
   std::shared_ptr<Arena> arena;
@@ -31,13 +38,30 @@ Status NoSuchExtent(const TaskExtent& extent) {
                 extent.id, extent.size, extent.address);
 }
 
+// Only a new driver has forgotten them.
+Status EnablePeersAgain() {
+  for (const Memory::PeerPair& pair : Memory::Get().PeerPairs()) {
+    const ScopedContext user(pair.user);
+    RETURN_IF_ERROR(DriverStatus(user.result(), "cuCtxPushCurrent"));
+    const CUresult result = Driver().cuCtxEnablePeerAccess(RealContext(pair.owner), 0);
+    if (result != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
+      RETURN_IF_ERROR(DriverStatus(result, "cuCtxEnablePeerAccess"));
+  }
+  return {};
+}
+
 void KeepFirst(Status* first, Status status) {
   if (first->ok()) *first = std::move(status);
 }
 
 }  // namespace
 
-Status CheckReleasable(TaskStrategy) { return {}; }
+Status CheckReleasable(TaskStrategy strategy) {
+  // All work is done: what waited for it is free memory, and need not be carried.
+  Memory::Get().SettleDeferredFrees();
+  Pools::Get().Settle();
+  return HostMemory::Get().CheckReleasable(strategy);
+}
 
 std::vector<TaskExtent> Extents() {
   std::vector<TaskExtent> out;
@@ -59,8 +83,14 @@ Result<Fd> ExportExtent(const TaskExtent& extent) {
 
 Status Release(TaskStrategy strategy) {
   Status first;
-  const bool hold = strategy == TaskStrategy::kReconstruct;
-  for (const std::shared_ptr<Arena>& arena : AllArenas()) KeepFirst(&first, arena->Detach(hold));
+  const bool rebuilt = strategy == TaskStrategy::kReconstruct;
+  if (rebuilt) {
+    Events::Get().DestroyAll();
+    KeepFirst(&first, Pools::Get().ReleaseObjects());
+    KeepFirst(&first, HostMemory::Get().Release());
+  }
+  // The driver carries its reservations itself; only without it must the addresses be held.
+  for (const std::shared_ptr<Arena>& arena : AllArenas()) KeepFirst(&first, arena->Detach(rebuilt));
   return first;
 }
 
@@ -80,7 +110,7 @@ Status ImportExtent(const TaskExtent& extent, Fd fd) {
   return mapped;
 }
 
-Status Reattach(TaskStrategy) {
+Status Reattach(TaskStrategy strategy) {
   for (const std::shared_ptr<Arena>& arena : AllArenas()) {
     RETURN_IF_ERROR(arena->Reserve());
     for (const auto& [address, extent] : arena->extents()) {
@@ -90,12 +120,16 @@ Status Reattach(TaskStrategy) {
       RETURN_IF_ERROR(DriverStatus(GrantAccess(extent, arena->rights()), "cuMemSetAccess"));
     }
   }
-  return {};
+  if (strategy == TaskStrategy::kDriverCheckpoint) return {};
+  RETURN_IF_ERROR(EnablePeersAgain());
+  RETURN_IF_ERROR(Pools::Get().RebuildObjects());
+  return HostMemory::Get().Reattach();
 }
 
 void FillStatus(TaskStatus* status) {
   const std::vector<std::shared_ptr<Arena>> arenas = AllArenas();
   status->allocated_bytes = status->extents = status->extent_bytes = 0;
+  status->host_bytes = HostMemory::Get().bytes();
   auto lock = Memory::Get().Lock();
   status->allocations = Memory::Get().blocks().size();
   for (const auto& [base, block] : Memory::Get().blocks()) status->allocated_bytes += block.size;
