@@ -211,6 +211,12 @@ CommandLine::Outcome CommandLine::UsageError(const std::string& text) const {
   return {true, kExitUsage, text + " (`stasis" + verb + " --help` explains)"};
 }
 
+bool CommandLine::HasVerb(const std::string& name) const {
+  std::vector<const CLI::App*> verbs = app_.get_subcommands([](const CLI::App*) { return true; });
+  return std::any_of(verbs.begin(), verbs.end(),
+                     [&](const CLI::App* verb) { return verb->get_name() == name; });
+}
+
 // The program of `run` may also follow without "--".
 CommandLine::Outcome CommandLine::TakeProgram() {
   if (!options_.program.empty()) return {};
@@ -245,6 +251,10 @@ CommandLine::Outcome CommandLine::Interpret() {
 }
 
 CommandLine::Outcome CommandLine::Parse(const std::vector<std::string>& arguments) {
+  if (arguments.empty() || arguments[0].empty()) return UsageError("no verb given");
+  if (arguments[0][0] != '-' && !HasVerb(arguments[0])) {
+    return UsageError("there is no verb " + arguments[0]);
+  }
   size_t separator = ProgramSeparator(arguments);
   if (separator < arguments.size()) {
     options_.program.assign(arguments.begin() + static_cast<std::ptrdiff_t>(separator) + 1, arguments.end());

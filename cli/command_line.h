@@ -31,6 +31,7 @@ class CommandLine {
   void AddRun();
   void AddGhostVerbs();
   void AddOthers();
+  bool HasVerb(const std::string& name) const;
   Outcome TakeProgram();
   Outcome Interpret();
   Outcome UsageError(const std::string& text) const;

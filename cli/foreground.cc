@@ -26,7 +26,7 @@ void PassOn(const ForegroundTask& task, int signal, Context& context) {
 int ReportEnd(const ForegroundTask& task, const FollowResult& result, Context& context) {
   const TaskView& view = result.view;
   Json fields = task.fields;
-  fields["condition"] = TaskConditionName(view.condition);
+  fields["state"] = TaskConditionName(view.condition);
   fields["managed"] = result.managed;
   fields["log"] = task.paths.File("output.log");
   int exit_code = view.exit_code;

@@ -56,7 +56,7 @@ std::vector<int> GpusOf(const TaskFacts& facts) {
 
 Json Describe(const TaskPaths& paths, const TaskFacts& facts, const TaskView& view) {
   Json entry = {{"name", paths.name},
-                {"condition", TaskConditionName(view.condition)},
+                {"state", TaskConditionName(view.condition)},
                 {"argv", TextsField(facts.task, "argv")},
                 {"created", IntegerField(facts.task, "created")},
                 {"device", TextField(facts.task, "device")},

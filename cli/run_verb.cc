@@ -182,7 +182,7 @@ int Start(const Options& options, Context& context, const Plan& plan, Claim clai
   claim.Keep();
   Json fields = {{"pid", init->pid}, {"device", plan.device.kind}, {"driver", plan.device.driver.path}};
   if (options.detach) {
-    fields["condition"] = TaskConditionName(TaskCondition::kRunning);
+    fields["state"] = TaskConditionName(TaskCondition::kRunning);
     fields["log"] = paths.File("output.log");
     return reporter.Done(fields, paths.name);
   }

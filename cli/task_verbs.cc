@@ -42,10 +42,25 @@ Result<Answer> Ask(const TaskPaths& paths, const Json& request, SignalSource& si
 }
 
 // Asks before a ghost is started whether there is such a task at all.
-Status CheckTask(const Options& options, Context& context) {
-  RETURN_IF_ERROR(CheckTaskName(options.name));
-  context.reporter.set_task(options.name);
-  return ReadTaskFacts(TaskPaths(context.folders, options.name)).status();
+Result<TaskView> FindTask(const std::string& name, Context& context) {
+  RETURN_IF_ERROR(CheckTaskName(name));
+  context.reporter.set_task(name);
+  ASSIGN_OR_RETURN(TaskFacts facts, ReadTaskFacts(TaskPaths(context.folders, name)));
+  return DeriveCondition(facts);
+}
+
+int FailUnknown(const Status& status, Context& context) {
+  bool unknown = status.code() == StatusCode::kNotFound;
+  return context.reporter.Fail(status, unknown ? "`stasis ps --all` lists the tasks" : "");
+}
+
+int FailEnded(const std::string& name, const TaskView& view, Context& context) {
+  std::string remedy;
+  if (!view.last_image.empty())
+    remedy = "`stasis restore " + name + "` brings it back from image " + view.last_image;
+  return context.reporter.Fail(Errorf(StatusCode::kFailedPrecondition, "%s does not run: it is %s",
+                                      name.c_str(), TaskConditionName(view.condition)),
+                               remedy);
 }
 
 std::string Ms(const Json& result, const char* key) { return MillisecondsText(NumberField(result, key)); }
@@ -56,8 +71,9 @@ std::string Bytes(const Json& result, const char* key) {
 using Describe = std::string (*)(const std::string& name, const Json& result);
 
 int AskAndReport(const Options& options, const Json& request, Describe describe, Context& context) {
-  Status known = CheckTask(options, context);
-  if (!known.ok()) return context.reporter.Fail(known, "`stasis ps --all` lists the tasks");
+  Result<TaskView> view = FindTask(options.name, context);
+  if (!view.ok()) return FailUnknown(view.status(), context);
+  if (!IsLive(view->condition)) return FailEnded(options.name, *view, context);
   Result<SignalSource> signals = SignalSource::Create();
   if (!signals.ok()) return context.reporter.Fail(signals.status());
   Result<Answer> answer = Ask(TaskPaths(context.folders, options.name), request, *signals, context);
@@ -170,10 +186,8 @@ int RestoreVerb(const Options& options, Context& context) {
   Reporter& reporter = context.reporter;
   Result<ImageChoice> choice = ParseImage(options.target, context.folders);
   if (!choice.ok()) return reporter.Fail(choice.status());
-  Options named = options;
-  named.name = choice->task;
-  Status known = CheckTask(named, context);
-  if (!known.ok()) return reporter.Fail(known, "`stasis ps --all` lists the tasks");
+  Result<TaskView> view = FindTask(choice->task, context);
+  if (!view.ok()) return FailUnknown(view.status(), context);
   TaskPaths paths(context.folders, choice->task);
   Status made = MakeFolders(paths.ctl);
   if (!made.ok()) return reporter.Fail(made);
