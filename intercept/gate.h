@@ -90,7 +90,7 @@ Status CloseGate(const Deadline& deadline, std::vector<TaskBlocker>* blockers);
 // Lets the threads in again; each rebuilds itself first when replay::Generation() has changed.
 void OpenGate();
 bool GateIsClosed();
-// The calls that are inside now.
+// The calls that are inside now; with a closed gate also one that is about to find it closed.
 std::vector<TaskBlocker> CallsInside();
 // Threads that have called CUDA and live.
 uint32_t GateThreadCount();

@@ -57,6 +57,7 @@ class Callers {
   }
   ~Callers() {
     stop_.store(true);
+    OpenGate();
     for (std::thread& thread : threads_) thread.join();
   }
   void Change() { first_ = ++second_; }
@@ -84,7 +85,6 @@ void PauseOftenWhileThreadsCall() {
     ASSERT_TRUE(Close().ok());
     const uint64_t before = callers.calls();
     callers.Change();
-    ASSERT_TRUE(CallsInside().empty());
     ASSERT_EQ(callers.calls(), before);
     OpenGate();
   }
@@ -197,11 +197,10 @@ TEST(Gate, ForgetsThreadsThatEnd) {
 pthread_key_t late_key;
 std::atomic<int> late_calls{0};
 
-// Comes again until the C library gives up, so also after the gate's own destructor.
+// Comes once more, so after the gate's own destructor and again after that of its second record.
 void CallLate(void* value) {
   { const GateScope gate(Fn::cuMemFree_v2); }
-  ++late_calls;
-  pthread_setspecific(late_key, value);
+  if (++late_calls == 1) pthread_setspecific(late_key, value);
 }
 
 TEST(Gate, ServesThreadsThatAreEnding) {
@@ -211,7 +210,7 @@ TEST(Gate, ServesThreadsThatAreEnding) {
     { const GateScope gate(Fn::cuInit); }
     pthread_setspecific(late_key, &late_key);
   }).join();
-  EXPECT_EQ(late_calls, PTHREAD_DESTRUCTOR_ITERATIONS);
+  EXPECT_EQ(late_calls, 2);
   pthread_key_delete(late_key);
   EXPECT_TRUE(Close().ok());
   OpenGate();
