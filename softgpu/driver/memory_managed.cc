@@ -7,11 +7,12 @@
 namespace softgpu {
 
 CUresult MemoryManager::AllocateManaged(CUcontext context, int device, uint64_t bytes, unsigned flags,
-                                        CUdeviceptr* address) {
+                                        CUdeviceptr* address, bool of_module) {
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   uint64_t size = RoundUp(bytes, kLargePage);
   if (size < bytes || size >> 47 != 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  stasis::Result<uint64_t> base = ReserveAddresses(size, kLargePage, 0);
+  stasis::Result<uint64_t> base =
+      of_module ? ReserveModuleAddresses(size) : ReserveAddresses(size, kLargePage, 0);
   if (!base.ok()) return CUDA_ERROR_OUT_OF_MEMORY;
   if (!MapHostPages(*base, size).ok()) {
     ReleaseAddresses(*base, size);

@@ -103,8 +103,9 @@ class MemoryManager {
   CUresult Register(CUcontext context, int device, void* pointer, uint64_t bytes, unsigned flags);
 
   // --- Managed memory (memory_managed.cc).
+  // `of_module`: for variables of device code, which lie where modules do.
   CUresult AllocateManaged(CUcontext context, int device, uint64_t bytes, unsigned flags,
-                           CUdeviceptr* address);
+                           CUdeviceptr* address, bool of_module = false);
   // True when the whole range is managed memory.
   bool IsManaged(CUdeviceptr address, uint64_t size) const;
   CUresult Advise(CUdeviceptr address, uint64_t size, CUmem_advise advice, CUmemLocation location);

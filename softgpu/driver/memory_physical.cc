@@ -102,10 +102,10 @@ Physical::~Physical() {
   ReleaseAddresses(home_, size_);
 }
 
-stasis::Result<std::shared_ptr<Physical>> Physical::Create(PhysicalSource& source, int device,
-                                                           uint64_t size) {
+stasis::Result<std::shared_ptr<Physical>> Physical::Create(PhysicalSource& source, int device, uint64_t size,
+                                                           Home home) {
   ASSIGN_OR_RETURN(Allocation allocation, CreateMemory(source, device, size));
-  return MakeFrom(source, std::move(allocation), device);
+  return MakeFrom(source, std::move(allocation), device, home);
 }
 
 stasis::Result<std::shared_ptr<Physical>> Physical::Import(PhysicalSource& source, int fd) {
@@ -117,20 +117,22 @@ stasis::Result<std::shared_ptr<Physical>> Physical::Import(PhysicalSource& sourc
     return stasis::Errorf(stasis::StatusCode::kUnsupported,
                           "the memory lies on a device this process does not see");
   }
-  ASSIGN_OR_RETURN(std::shared_ptr<Physical> memory, MakeFrom(source, std::move(allocation), device));
+  ASSIGN_OR_RETURN(std::shared_ptr<Physical> memory,
+                   MakeFrom(source, std::move(allocation), device, Home::kAnywhere));
   memory->shared = true;
   return memory;
 }
 
 stasis::Result<std::shared_ptr<Physical>> Physical::MakeFrom(PhysicalSource& source, Allocation allocation,
-                                                             int device) {
+                                                             int device, Home home) {
   uint64_t id = allocation.id;
-  stasis::Result<uint64_t> home = ReserveAddresses(allocation.size, kLargePage, 0);
-  if (!home.ok()) {
+  stasis::Result<uint64_t> base = home == Home::kModules ? ReserveModuleAddresses(allocation.size)
+                                                         : ReserveAddresses(allocation.size, kLargePage, 0);
+  if (!base.ok()) {
     if (id != 0 && source.client() != nullptr) (void)source.client()->MemRelease(id);
-    return std::move(home).status();
+    return std::move(base).status();
   }
-  std::shared_ptr<Physical> memory(new Physical(source, device, allocation.size, *home));
+  std::shared_ptr<Physical> memory(new Physical(source, device, allocation.size, *base));
   RETURN_IF_ERROR(memory->MapHome(std::move(allocation)));
   return memory;
 }

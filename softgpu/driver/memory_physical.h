@@ -56,9 +56,11 @@ class PhysicalSource {
 
 class Physical {
  public:
+  enum class Home : uint8_t { kAnywhere, kModules };
   // New zeroed memory. `device` < 0: memory of the host. `size` is a multiple of kLargePage, and so is the
   // home.
-  static stasis::Result<std::shared_ptr<Physical>> Create(PhysicalSource& source, int device, uint64_t size);
+  static stasis::Result<std::shared_ptr<Physical>> Create(PhysicalSource& source, int device, uint64_t size,
+                                                          Home home = Home::kAnywhere);
   // The memory behind a descriptor that some process exported; `fd` stays the caller's.
   static stasis::Result<std::shared_ptr<Physical>> Import(PhysicalSource& source, int fd);
   ~Physical();
@@ -87,7 +89,7 @@ class Physical {
  private:
   Physical(PhysicalSource& source, int device, uint64_t size, uint64_t home);
   static stasis::Result<std::shared_ptr<Physical>> MakeFrom(PhysicalSource& source, Allocation allocation,
-                                                            int device);
+                                                            int device, Home home);
   stasis::Status MapHome(Allocation allocation);
 
   PhysicalSource& source_;

@@ -25,8 +25,9 @@ exec::Access ToAccess(CUmemAccess_flags flags) {
 CUresult MemoryManager::AllocateDevice(CUcontext context, uint64_t bytes, BlockKind kind,
                                        CUdeviceptr* address) {
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  return bytes < kSmallBytes ? AllocateSmall(context, bytes, kind, address)
-                             : AllocateLarge(context, bytes, kind, address);
+  // A module's memory is placed by itself, so that its addresses depend on modules only.
+  return bytes < kSmallBytes && kind != BlockKind::kModule ? AllocateSmall(context, bytes, kind, address)
+                                                           : AllocateLarge(context, bytes, kind, address);
 }
 
 CUresult MemoryManager::AllocateSmall(CUcontext context, uint64_t bytes, BlockKind kind,
@@ -77,7 +78,9 @@ CUresult MemoryManager::AllocateLarge(CUcontext context, uint64_t bytes, BlockKi
   }
   uint64_t size = RoundUp(bytes, kLargePage);
   if (size < bytes || size >> 47 != 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  stasis::Result<std::shared_ptr<Physical>> created = Physical::Create(source_, device, size);
+  const Physical::Home home =
+      kind == BlockKind::kModule ? Physical::Home::kModules : Physical::Home::kAnywhere;
+  stasis::Result<std::shared_ptr<Physical>> created = Physical::Create(source_, device, size, home);
   if (!created.ok()) return MemoryError(created.status());
   std::shared_ptr<Physical> memory = *std::move(created);
   std::lock_guard lock(mutex_);

@@ -37,6 +37,16 @@ stasis::Result<uint64_t> ReserveAddresses(uint64_t size, uint64_t alignment, uin
   return base;
 }
 
+// Far from where Linux puts programs, heaps, libraries and stacks.
+stasis::Result<uint64_t> ReserveModuleAddresses(uint64_t size) {
+  constexpr uint64_t kWindow = 0x2a0000000000, kWindowEnd = kWindow + (64ull << 30);
+  for (uint64_t base = kWindow; size <= kWindowEnd - base; base += kLargePage) {
+    if (ReserveAt(base, size)) return base;
+    if (errno != EEXIST) break;
+  }
+  return ReserveAddresses(size, kLargePage, 0);
+}
+
 void ReleaseAddresses(uint64_t base, uint64_t size) { STASIS_CHECK(munmap(Pointer(base), size) == 0); }
 
 stasis::Status MapPages(uint64_t base, uint64_t size, int fd, uint64_t offset) {

@@ -154,7 +154,7 @@ CUresult Module::Bind(CUdeviceptr managed_base) {
   uint64_t managed = program_->managed_bytes();
   if (managed != 0 && managed_base_ == 0) {
     CUresult result = memory.AllocateManaged(context_->handle(), context_->ordinal(), managed,
-                                             CU_MEM_ATTACH_GLOBAL, &managed_base_);
+                                             CU_MEM_ATTACH_GLOBAL, &managed_base_, /*of_module=*/true);
     if (result != CUDA_SUCCESS) return result;
     owns_managed_ = true;
   }
