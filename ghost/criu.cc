@@ -1,0 +1,113 @@
+#include "ghost/criu.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "ghost/child.h"
+#include "ghost/files.h"
+
+namespace stasis {
+namespace {
+
+// CRIU stops waiting for a process that cannot be frozen after this time. Device memory is not in any of the
+// processes any more, so what is left to dump is the program's own memory; that phase has no limit.
+constexpr char kFreezeTimeout[] = "30";
+// Deleted files that a program keeps open go into the image up to this size.
+constexpr char kGhostLimit[] = "1G";
+constexpr size_t kMaxLog = 256 << 20;
+
+std::vector<std::string> CommonOptions(const std::string& criu, const char* verb, const std::string& images,
+                                       const std::string& work, const std::string& log) {
+  return {criu,           verb,
+          "-D",           images,
+          "-W",           work,
+          "-o",           log,
+          "-v4",          "--manage-cgroups=ignore",
+          "--file-locks", "--ghost-limit",
+          kGhostLimit};
+}
+
+Result<std::string> FindInPath() {
+  const char* path = std::getenv("PATH");
+  std::string rest = path ? path : "";
+  while (!rest.empty()) {
+    size_t colon = rest.find(':');
+    std::string candidate = rest.substr(0, colon) + "/criu";
+    if (access(candidate.c_str(), X_OK) == 0) return candidate;
+    rest = colon == std::string::npos ? "" : rest.substr(colon + 1);
+  }
+  return Status(StatusCode::kNotFound, "criu is not in PATH");
+}
+
+}  // namespace
+
+Result<std::string> FindCriu(const std::string& option) {
+  const char* variable = std::getenv("STASIS_CRIU");
+  std::string named = !option.empty() ? option : variable ? variable : "";
+  if (!named.empty()) {
+    if (named[0] == '/' && access(named.c_str(), X_OK) == 0) return named;
+    return Status(StatusCode::kNotFound,
+                  "'" + named + "' is no absolute path of a program (--criu, STASIS_CRIU)");
+  }
+  Result<std::string> found = FindInPath();
+  if (found.ok()) return found;
+  const char* home = std::getenv("HOME");
+  std::string cached = std::string(home ? home : "") + "/.cache/stasis/criu/bin/criu";
+  if (access(cached.c_str(), X_OK) == 0) return cached;
+  return Status(StatusCode::kNotFound, "no criu: not in PATH, not at " + cached);
+}
+
+Result<std::string> CriuVersion(const std::string& criu) {
+  char path[] = "/tmp/stasis-criu-version-XXXXXX";
+  Fd fd(mkostemp(path, O_CLOEXEC));
+  if (!fd.valid()) return ErrnoStatus(errno, "create a temporary file");
+  Result<pid_t> child = StartChild({.argv = {criu, "--version"}, .output = path});
+  Status status =
+      child.ok() ? WaitChild(*child, Deadline::After(std::chrono::seconds(10))).status() : child.status();
+  Result<std::string> text = ReadFile(path, 4096);
+  unlink(path);
+  RETURN_IF_ERROR(status);
+  RETURN_IF_ERROR(text.status());
+  size_t at = text->find("Version: ");
+  if (at == std::string::npos) return Status(StatusCode::kUnsupported, criu + " does not say its version");
+  return text->substr(at + 9, text->find('\n', at) - at - 9);
+}
+
+Status CheckCriuPrivileges() {
+  ASSIGN_OR_RETURN(std::string status, ReadFile("/proc/self/status", 1 << 20));
+  size_t at = status.find("CapEff:");
+  uint64_t effective = at == std::string::npos ? 0 : std::strtoull(status.c_str() + at + 7, nullptr, 16);
+  constexpr uint64_t kSysAdmin = 1ull << 21, kSysPtrace = 1ull << 19;
+  if ((effective & kSysAdmin) && (effective & kSysPtrace)) return Status();
+  return Status(StatusCode::kPermissionDenied,
+                "checkpoint and restore need the capabilities CAP_SYS_ADMIN and CAP_SYS_PTRACE, or root");
+}
+
+Result<pid_t> StartCriuDump(const std::string& criu, pid_t root, const std::string& images, DumpEnd end) {
+  std::vector<std::string> argv = CommonOptions(criu, "dump", images, images, "dump.log");
+  argv.insert(argv.end(), {"-t", std::to_string(root), "--timeout", kFreezeTimeout});
+  argv.push_back(end == DumpEnd::kRunning ? "--leave-running" : "--leave-stopped");
+  return StartChild({.argv = std::move(argv), .output = images + "/dump.log.out"});
+}
+
+Result<pid_t> StartCriuRestore(const std::string& criu, const std::string& images, const std::string& work) {
+  std::vector<std::string> argv = CommonOptions(criu, "restore", images, work, "restore.log");
+  argv.insert(argv.end(), {"--restore-detached", "--restore-sibling", "--pidfile", work + "/pid"});
+  return StartChild({.argv = std::move(argv), .output = work + "/restore.log.out"});
+}
+
+Status CriuStatus(int exit_status, const std::string& log_path, std::string* remedy) {
+  if (WIFEXITED(exit_status) && WEXITSTATUS(exit_status) == 0) return Status();
+  Result<std::string> log = ReadFile(log_path, kMaxLog);
+  CriuFailure failure = ExplainCriuLog(log.ok() ? *log : "");
+  if (failure.message.empty())
+    failure.message = "criu ended with " + ExitText(exit_status) + " and no error in its log";
+  *remedy = failure.remedy;
+  return Status(StatusCode::kUnsupported, "criu: " + failure.message);
+}
+
+}  // namespace stasis

@@ -1,0 +1,58 @@
+// Driving CRIU: its command line, its log, its list of files.
+//
+// The command line and not the RPC of `criu swrk`: a failed run must be understood from its log either way
+// (the RPC's answer is an errno), the RPC's protobuf would be a dependency of its own, and a criu that is a
+// plain child can be waited for by another ghost when this one dies.
+#ifndef GHOST_CRIU_H_
+#define GHOST_CRIU_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+
+namespace stasis {
+
+// What went wrong in words, and what the user can do about it (may be empty).
+struct CriuFailure {
+  std::string message;
+  std::string remedy;
+};
+// The cause that a log shows: the first error that is not a consequence of another.
+CriuFailure ExplainCriuLog(const std::string& log);
+
+// `option` if not empty, else $STASIS_CRIU, PATH, ~/.cache/stasis/criu/bin/criu. kNotFound names all of them.
+Result<std::string> FindCriu(const std::string& option);
+// "4.2.1"
+Result<std::string> CriuVersion(const std::string& criu);
+// kPermissionDenied when this process lacks the capabilities to dump and restore.
+Status CheckCriuPrivileges();
+
+// How the tree is left by a dump that succeeds. After one that fails it always runs.
+enum class DumpEnd { kRunning, kStopped };
+// Starts `criu dump` of the tree below `root` into the folder `images`; the log is images/dump.log. Wait for
+// it with WaitChild(), and never kill it: a dump that is killed leaves the tree with foreign code in it.
+Result<pid_t> StartCriuDump(const std::string& criu, pid_t root, const std::string& images, DumpEnd end);
+// Starts `criu restore`; the log is `work`/restore.log, the pid of the new root is written to `work`/pid. The
+// new root is a child of this process.
+Result<pid_t> StartCriuRestore(const std::string& criu, const std::string& images, const std::string& work);
+// What a finished run means: OK, or kUnsupported with the failure's message, its remedy in *remedy.
+Status CriuStatus(int exit_status, const std::string& log_path, std::string* remedy);
+
+// A regular file that a process of the dump has open or mapped, as CRIU will ask for it at restore.
+struct CriuFile {
+  std::string path;
+  uint64_t size = 0;
+  bool writable = false;
+};
+// From the bytes of the dump's files.img; kCorrupt for anything malformed.
+Result<std::vector<CriuFile>> ParseCriuFiles(std::span<const std::byte> image);
+
+}  // namespace stasis
+
+#endif  // GHOST_CRIU_H_

@@ -1,0 +1,301 @@
+#include "ghost/dumpable.h"
+
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <linux/sock_diag.h>
+#include <linux/unix_diag.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "ghost/files.h"
+#include "ghost/proc.h"
+
+namespace stasis {
+namespace {
+
+using Inode = uint64_t;
+
+std::string FdPath(pid_t pid, int fd) { return "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(fd); }
+
+Status Refuse(pid_t pid, int fd, const std::string& what) {
+  return Status(StatusCode::kUnsupported,
+                "process " + Named(pid) + ", descriptor " + std::to_string(fd) + ": " + what);
+}
+
+// "socket:[123]" with prefix "socket:[" -> 123; 0 when it is something else.
+Inode InodeIn(const std::string& target, const char* prefix) {
+  if (!target.starts_with(prefix)) return 0;
+  return std::strtoull(target.c_str() + std::strlen(prefix), nullptr, 10);
+}
+
+bool IsDeleted(const std::string& target) { return target.ends_with(" (deleted)"); }
+bool IsMemfd(const std::string& target) { return target.starts_with("/memfd:"); }
+
+// Inodes of established TCP connections in the network namespace of `pid`, with the peer's address as /proc
+// shows it.
+void ReadTcp(pid_t pid, const char* table, std::map<Inode, std::string>* connections) {
+  constexpr char kListen[] = "0A", kTimeWait[] = "06", kClosed[] = "07";
+  Result<std::string> text = ReadFile("/proc/" + std::to_string(pid) + "/net/" + table, 256 << 20);
+  if (!text.ok()) return;
+  std::istringstream lines(*text);
+  std::string line;
+  std::getline(lines, line);
+  while (std::getline(lines, line)) {
+    std::istringstream in(line);
+    std::string slot, local, remote, state, skipped;
+    in >> slot >> local >> remote >> state;
+    for (int field = 5; field < 10; ++field) in >> skipped;
+    Inode inode = 0;
+    in >> inode;
+    if (inode != 0 && state != kListen && state != kTimeWait && state != kClosed)
+      (*connections)[inode] = remote;
+  }
+}
+
+// "0100007F:1F90" of /proc/net/tcp -> "127.0.0.1:8080"; IPv6 stays as it is but for the port.
+std::string AddressText(const std::string& raw) {
+  size_t colon = raw.find(':');
+  if (colon == std::string::npos) return raw;
+  std::string port = std::to_string(std::strtoul(raw.c_str() + colon + 1, nullptr, 16));
+  if (colon != 8) return "[" + raw.substr(0, colon) + "]:" + port;
+  uint32_t address = static_cast<uint32_t>(std::strtoul(raw.substr(0, 8).c_str(), nullptr, 16));
+  std::string text;
+  for (int byte = 0; byte < 4; ++byte)
+    text += (byte ? "." : "") + std::to_string((address >> (8 * byte)) & 255);
+  return text + ":" + port;
+}
+
+struct Unsupported {
+  const char* prefix;
+  const char* what;
+  const char* remedy;
+};
+constexpr Unsupported kUnsupportedFiles[] = {
+    {"anon_inode:[io_uring]", "io_uring is in use", "run the program without io_uring"},
+    {"anon_inode:[perf_event]", "a performance counter is open", "run the program without the profiler"},
+    {"anon_inode:[userfaultfd]", "userfaultfd is in use", "run the program without it"},
+    {"anon_inode:bpf", "a BPF object is open", "close it before the checkpoint"},
+    {"anon_inode:kvm", "a virtual machine is open", "end the virtual machine before the checkpoint"},
+};
+
+bool HoldsTerminalMaster(const std::vector<pid_t>& tree) {
+  for (pid_t pid : tree) {
+    for (const ProcFd& fd : FdsOf(pid)) {
+      if (fd.target == "/dev/ptmx" || fd.target == "/dev/pts/ptmx") return true;
+    }
+  }
+  return false;
+}
+
+bool IsTerminal(const std::string& target) {
+  return (target.starts_with("/dev/pts/") && target != "/dev/pts/ptmx") || target == "/dev/tty" ||
+         target == "/dev/console" || target.starts_with("/dev/ttyS");
+}
+
+Status CheckDeleted(pid_t pid, const ProcFd& fd, std::string* remedy) {
+  struct stat info;
+  if (stat(FdPath(pid, fd.fd).c_str(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_nlink == 0)
+    return Status();
+  *remedy = "close the file before the checkpoint";
+  return Refuse(pid, fd.fd, fd.target + " was replaced while it is open, and has another name now");
+}
+
+Status CheckOne(pid_t pid, const ProcFd& fd, const std::map<Inode, std::string>& tcp, bool own_terminals,
+                std::string* remedy) {
+  for (const Unsupported& row : kUnsupportedFiles) {
+    if (!fd.target.starts_with(row.prefix)) continue;
+    *remedy = row.remedy;
+    return Refuse(pid, fd.fd, row.what);
+  }
+  if (IsTerminal(fd.target) && !own_terminals) {
+    *remedy = "start the program with its input and output connected to files (stasis run does)";
+    return Refuse(pid, fd.fd, "the terminal " + fd.target + " is open");
+  }
+  auto connection = tcp.find(InodeIn(fd.target, "socket:["));
+  if (connection != tcp.end()) {
+    *remedy = "close the connection before the checkpoint";
+    return Refuse(pid, fd.fd, "a TCP connection to " + AddressText(connection->second) + " is open");
+  }
+  return IsDeleted(fd.target) && !IsMemfd(fd.target) ? CheckDeleted(pid, fd, remedy) : Status();
+}
+
+// Which unix socket is connected to which, by inode.
+Result<std::map<Inode, Inode>> UnixPeers() {
+  Fd netlink(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
+  if (!netlink.valid()) return ErrnoStatus(errno, "netlink socket");
+  struct {
+    nlmsghdr header;
+    unix_diag_req body;
+  } request{};
+  request.header = {sizeof request, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST | NLM_F_DUMP, 1, 0};
+  request.body.sdiag_family = AF_UNIX;
+  request.body.udiag_states = ~0u;
+  request.body.udiag_show = UDIAG_SHOW_PEER;
+  if (send(netlink.get(), &request, sizeof request, 0) < 0) return ErrnoStatus(errno, "ask for unix sockets");
+  std::map<Inode, Inode> peers;
+  alignas(nlmsghdr) char buffer[32768];
+  for (;;) {
+    ssize_t got = recv(netlink.get(), buffer, sizeof buffer, 0);
+    if (got < 0) return ErrnoStatus(errno, "list unix sockets");
+    unsigned left = static_cast<unsigned>(got);
+    for (auto* header = reinterpret_cast<nlmsghdr*>(buffer); NLMSG_OK(header, left);
+         header = NLMSG_NEXT(header, left)) {
+      if (header->nlmsg_type == NLMSG_DONE) return peers;
+      if (header->nlmsg_type == NLMSG_ERROR)
+        return Status(StatusCode::kUnsupported, "the kernel lists no unix sockets");
+      auto* message = static_cast<unix_diag_msg*>(NLMSG_DATA(header));
+      unsigned size = static_cast<unsigned>(header->nlmsg_len - NLMSG_LENGTH(sizeof *message));
+      for (auto* a = reinterpret_cast<rtattr*>(message + 1); RTA_OK(a, size); a = RTA_NEXT(a, size)) {
+        if (a->rta_type == UNIX_DIAG_PEER) peers[message->udiag_ino] = *static_cast<uint32_t*>(RTA_DATA(a));
+      }
+    }
+  }
+}
+
+// Where something of the tree was seen first.
+struct Holder {
+  pid_t pid = 0;
+  int fd = -1;  // -1: a mapping
+};
+
+struct SharedThings {
+  std::map<Inode, Holder> pipes;
+  std::map<Inode, Holder> sockets;
+  std::map<Inode, Holder> memory;  // shared mappings of nameless files
+  bool empty() const { return pipes.empty() && sockets.empty() && memory.empty(); }
+};
+
+bool IsSharedMemory(const ProcMap& map) {
+  return map.protection[3] == 's' && map.inode != 0 && IsDeleted(map.path);
+}
+
+SharedThings Collect(const std::vector<pid_t>& tree) {
+  SharedThings things;
+  for (pid_t pid : tree) {
+    for (const ProcFd& fd : FdsOf(pid)) {
+      if (Inode inode = InodeIn(fd.target, "pipe:[")) things.pipes.emplace(inode, Holder{pid, fd.fd});
+      if (Inode inode = InodeIn(fd.target, "socket:[")) things.sockets.emplace(inode, Holder{pid, fd.fd});
+    }
+    Result<std::vector<ProcMap>> maps = MapsOf(pid);
+    if (!maps.ok()) continue;
+    for (const ProcMap& map : *maps) {
+      if (IsSharedMemory(map)) things.memory.emplace(map.inode, Holder{pid, -1});
+    }
+  }
+  return things;
+}
+
+// Peers of the tree's sockets that are not in the tree, with the socket that leads there.
+Status FindOutsidePeers(const SharedThings& things, std::map<Inode, Holder>* outside_peers) {
+  if (things.sockets.empty()) return Status();
+  ASSIGN_OR_RETURN(auto peers, UnixPeers());
+  for (const auto& [inode, holder] : things.sockets) {
+    auto peer = peers.find(inode);
+    if (peer == peers.end() || peer->second == 0 || things.sockets.count(peer->second) != 0) continue;
+    (*outside_peers)[peer->second] = holder;
+  }
+  return Status();
+}
+
+Status RefuseShared(const Holder& holder, const char* what, pid_t other, std::string* remedy) {
+  *remedy = "end the connection before the checkpoint, or run process " + std::to_string(other) +
+            " inside the task";
+  std::string where = holder.fd >= 0 ? ", descriptor " + std::to_string(holder.fd) : "";
+  return Status(StatusCode::kUnsupported, "process " + Named(holder.pid) + where + ": " + what + " process " +
+                                              Named(other) + ", which is outside of the task");
+}
+
+Status CheckOutsider(pid_t other, const SharedThings& things, const std::map<Inode, Holder>& peers,
+                     std::string* remedy) {
+  for (const ProcFd& fd : FdsOf(other)) {
+    auto pipe = things.pipes.find(InodeIn(fd.target, "pipe:["));
+    if (pipe != things.pipes.end()) return RefuseShared(pipe->second, "a pipe to", other, remedy);
+    auto peer = peers.find(InodeIn(fd.target, "socket:["));
+    if (peer != peers.end()) return RefuseShared(peer->second, "a unix socket connected to", other, remedy);
+    struct stat info;
+    if (things.memory.empty() || !IsDeleted(fd.target) || stat(FdPath(other, fd.fd).c_str(), &info) != 0)
+      continue;
+    auto memory = things.memory.find(info.st_ino);
+    if (memory != things.memory.end())
+      return RefuseShared(memory->second, "memory shared with", other, remedy);
+  }
+  if (things.memory.empty()) return Status();
+  Result<std::vector<ProcMap>> maps = MapsOf(other);
+  if (!maps.ok()) return Status();
+  for (const ProcMap& map : *maps) {
+    auto memory = IsSharedMemory(map) ? things.memory.find(map.inode) : things.memory.end();
+    if (memory != things.memory.end())
+      return RefuseShared(memory->second, "memory shared with", other, remedy);
+  }
+  return Status();
+}
+
+// The kernel's own name of a device folder that no process may have open when CRIU looks.
+bool IsGpuFile(const std::string& path) {
+  return path.starts_with("/dev/nvidia") || path.starts_with("/dev/dri/");
+}
+
+Status CheckDriverLeft(pid_t pid, const struct stat* library, std::string* remedy) {
+  *remedy = "the program can go on; this is a fault of the driver or of stasis: see docs/checkpoint.md";
+  for (const ProcFd& fd : FdsOf(pid)) {
+    if (IsGpuFile(fd.target)) return Refuse(pid, fd.fd, "the driver left " + fd.target + " open");
+  }
+  ASSIGN_OR_RETURN(std::vector<ProcMap> maps, MapsOf(pid));
+  for (const ProcMap& map : maps) {
+    bool library_left =
+        library && map.inode == library->st_ino && map.path.starts_with("/") && !IsMemfd(map.path);
+    if (!IsGpuFile(map.path) && !library_left) continue;
+    return Status(StatusCode::kUnsupported,
+                  "process " + Named(pid) + ": the driver left " + map.path + " mapped");
+  }
+  remedy->clear();
+  return Status();
+}
+
+}  // namespace
+
+Status CheckDescriptors(const std::vector<pid_t>& tree, std::string* remedy) {
+  std::map<Inode, std::string> tcp;
+  if (!tree.empty()) {
+    ReadTcp(tree[0], "tcp", &tcp);
+    ReadTcp(tree[0], "tcp6", &tcp);
+  }
+  bool own_terminals = HoldsTerminalMaster(tree);
+  for (pid_t pid : tree) {
+    for (const ProcFd& fd : FdsOf(pid)) RETURN_IF_ERROR(CheckOne(pid, fd, tcp, own_terminals, remedy));
+  }
+  return Status();
+}
+
+Status CheckResidue(const std::vector<pid_t>& tree, const std::string& driver, TaskStrategy strategy,
+                    std::string* remedy) {
+  struct stat library {};
+  bool look = strategy == TaskStrategy::kReconstruct && stat(driver.c_str(), &library) == 0;
+  for (pid_t pid : tree) RETURN_IF_ERROR(CheckDriverLeft(pid, look ? &library : nullptr, remedy));
+  SharedThings things = Collect(tree);
+  if (things.empty()) return Status();
+  std::map<Inode, Holder> peers;
+  RETURN_IF_ERROR(FindOutsidePeers(things, &peers));
+  if (things.pipes.empty() && peers.empty() && things.memory.empty()) return Status();
+  for (pid_t other : AllProcesses()) {
+    if (std::find(tree.begin(), tree.end(), other) != tree.end()) continue;
+    RETURN_IF_ERROR(CheckOutsider(other, things, peers, remedy));
+  }
+  // A peer that no process holds is in flight to one, or its owner is hidden from us.
+  if (peers.empty()) return Status();
+  *remedy = "close the connection before the checkpoint";
+  const Holder& holder = peers.begin()->second;
+  return Refuse(holder.pid, holder.fd, "a unix socket is connected to something outside of the task");
+}
+
+}  // namespace stasis

@@ -1,0 +1,26 @@
+// What keeps CRIU from dumping a task, found before CRIU is asked, and named in words for the user.
+#ifndef GHOST_DUMPABLE_H_
+#define GHOST_DUMPABLE_H_
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/task_protocol.h"
+
+namespace stasis {
+
+// Terminals, TCP connections, io_uring, replaced files: what no pause takes away. kUnsupported names process,
+// descriptor and thing; *remedy says what to do. Asked before anything is touched.
+Status CheckDescriptors(const std::vector<pid_t>& tree, std::string* remedy);
+// Pipes, unix sockets and shared memory whose other end is outside of the tree, the driver's device files
+// and, under kReconstruct, the driver library `driver`. Asked once the task is deaf: until then the driver
+// and the interposer own such things rightly.
+Status CheckResidue(const std::vector<pid_t>& tree, const std::string& driver, TaskStrategy strategy,
+                    std::string* remedy);
+
+}  // namespace stasis
+
+#endif  // GHOST_DUMPABLE_H_

@@ -1,0 +1,46 @@
+// Stops a whole tree of processes, so that a paused task burns no CPU.
+//
+// A child cgroup of the one that the task is in takes the tree and is frozen: limits and accounting stay
+// those of the parent. Version 2 first: there a fatal signal ends a frozen process. Where no cgroup can be
+// made, SIGSTOP.
+#ifndef GHOST_FREEZER_H_
+#define GHOST_FREEZER_H_
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+
+namespace stasis {
+
+enum class FreezeKind : int { kNone = 0, kCgroupV2, kCgroupV1, kSigstop };
+const char* FreezeKindName(FreezeKind kind);  // "none", "cgroup-v2", "cgroup-v1", "sigstop"
+bool FindFreezeKind(const std::string& name, FreezeKind* kind);
+
+// What holds a frozen tree. A value that can be written down and used by another process.
+struct Frozen {
+  FreezeKind kind = FreezeKind::kNone;
+  std::string folder;  // our cgroup
+  std::string home;    // the cgroup the processes came from
+  pid_t root = 0;
+};
+
+struct CgroupMounts {
+  std::string v2;  // mount point, empty: none
+  std::string v1;  // of the freezer hierarchy
+};
+CgroupMounts FindCgroupMounts();
+
+// Freezes `root` and its descendants. `name` makes the cgroup's name unique. `kinds`: what to try, in order.
+Result<Frozen> FreezeTree(pid_t root, const std::string& name, const Deadline& deadline,
+                          const std::vector<FreezeKind>& kinds = {
+                              FreezeKind::kCgroupV2, FreezeKind::kCgroupV1, FreezeKind::kSigstop});
+// Sets it free and puts every process back where it was. OK when the tree is gone. Idempotent.
+Status ThawTree(const Frozen& frozen, const Deadline& deadline);
+
+}  // namespace stasis
+
+#endif  // GHOST_FREEZER_H_

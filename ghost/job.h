@@ -1,0 +1,170 @@
+// One task under the ghost's hands: runs the steps of ghost/steps.h and undoes them.
+//
+// Run() and Adopt() are called by one thread at a time; Cancel() and record() by any.
+#ifndef GHOST_JOB_H_
+#define GHOST_JOB_H_
+
+#include <sys/types.h>
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "ghost/freezer.h"
+#include "ghost/gpu.h"
+#include "ghost/guard.h"
+#include "ghost/holdings.h"
+#include "ghost/image.h"
+#include "ghost/manifest.h"
+#include "ghost/member.h"
+#include "ghost/open_files.h"
+#include "ghost/progress.h"
+#include "ghost/request.h"
+#include "ghost/steps.h"
+#include "ghost/task_files.h"
+
+namespace stasis {
+
+class Job {
+ public:
+  static Result<std::unique_ptr<Job>> Load(const GhostArguments& arguments);
+  ~Job();
+
+  // One verb except kStatus, from start to end. Returns the result for the client.
+  Json Run(const Request& request, Progress& progress);
+  // Takes over what a ghost that died has left: undoes what it was doing, or goes on holding the task.
+  Status Adopt(Adopted adopted);
+  // Makes the running operation stop at the next place where it can.
+  void Cancel() { cancel_.Set(); }
+
+  bool held() const { return phase_ == Phase::kHeld; }
+  // Signals that a frozen task cannot take by itself wait for it: thaws it.
+  void DeliverSignals();
+  // While held: the task's first process, to notice its end.
+  pid_t root() const { return process_.init_pid; }
+  // The task has ended while it was held.
+  void TaskEnded();
+  // For the guardian's descriptor, see Guard::fd(); its death starts another.
+  int guard_fd() const { return guard_.fd(); }
+  void GuardDied();
+
+  TaskRecord record() const;
+  // The members' own account, asked now; only while no operation runs.
+  Json MemberStatus();
+
+ private:
+  // What exists only while an operation runs.
+  struct Operation {
+    Request request;
+    Phase goal = Phase::kRunning;  // where a failure leads back to
+    Progress* progress = nullptr;
+    Answer answer;
+    std::string image_id;
+    std::unique_ptr<ImageWriter> writer;
+    std::unique_ptr<ImageReader> reader;
+    Manifest manifest;
+    std::optional<Holdings> snapshot;
+    bool committed = false;
+    MonotonicTime stopped_at{};
+    MonotonicTime started_at{};
+    Duration standstill{};
+    std::vector<SetAside> set_aside;
+    std::vector<std::vector<HeldExtent>> old_extents;
+    std::vector<Placements> old_placements;
+  };
+
+  Job(GhostArguments arguments, TaskPaths paths);
+
+  // job.cc: verbs and the walk
+  Status Begin(std::vector<Step>* plan);
+  Status BeginRestore();
+  Status BeginCheckpoint();
+  Status BeginMigrate();
+  Status PlaceAll(const std::vector<int>& gpus);
+  Status CancelTask();
+  Status Walk(const std::vector<Step>& plan);
+  Status Take(Step step);
+  Status Do(Step step);
+  void Undo();
+  void TryBack(Phase goal);
+  void Report(const Status& status);
+  void FillAnswer();
+  void SetRecord(const std::string& state);
+  Status Publish(std::optional<Step> step, bool with_fds);
+  Json StateJson(std::optional<Step> step) const;
+  Status Recover(Phase goal, const Json& state);
+  Status FindRealPhase(Phase goal);
+  bool TaskAlive() const;
+
+  // job_task.cc: steps that speak to the task
+  Status ConnectMembers();
+  Status CheckCarriable(const Member& member, TaskStrategy strategy);
+  TaskStrategy StrategyOf(const Member& member) const;
+  Status Quiesce();
+  Status HandOver();
+  Status HandOverMember(Member& member, HeldMember* held);
+  Status Release(bool only_quiesced);
+  Status Deafen();
+  Status Listen();
+  Status Attach();
+  Status AttachMember(Member& member, const HeldMember& held);
+  Status Reopen();
+  Status Drop();
+  Result<TaskState> StateOf(Member& member);
+
+  // job_driver.cc: steps that use the driver
+  Result<Gpu*> OpenGpu();
+  Status Detach();
+  Status Reattach();
+  Status ReattachMember(Gpu& gpu, HeldMember& held);
+  Status Store();
+  Status LoadMemory();
+  Status Move();
+  Status NotePlacedUuids();
+
+  // job_image.cc: steps that use CRIU and images
+  Status Dump();
+  Status SaveMemory();
+  Status RunCriuDump(const std::string& folder);
+  Status DescribeDump(const std::string& criu_folder, const std::string& files_folder);
+  Status Commit();
+  Status EndTask(Duration grace);
+  Status Revive();
+  Status RunCriuRestore();
+  Status AdoptProcesses(pid_t root);
+  Status CheckImageFits();
+  void Abandon();
+  Status KillTree(pid_t root);
+
+  const GhostArguments arguments_;
+  const TaskPaths paths_;
+  Json task_json_;
+  TaskConfig config_;
+  TaskProcess process_;
+  std::string criu_;
+
+  Phase phase_ = Phase::kRunning;
+  Residency residency_ = Residency::kDevice;
+  bool want_freeze_ = true;
+  bool restored_ = false;      // the processes were restored since they released
+  bool left_stopped_ = false;  // by a dump
+  Frozen frozen_;
+  Holdings holdings_;
+  std::vector<std::unique_ptr<Member>> members_;  // as holdings_.members from kHandedOver on; null: deaf
+  std::unique_ptr<Gpu> gpu_;
+  pid_t criu_pid_ = 0;
+
+  Guard guard_;
+  CancelFlag cancel_;
+  Operation op_;
+
+  mutable std::mutex mutex_;
+  TaskRecord record_;  // guarded by mutex_
+};
+
+}  // namespace stasis
+
+#endif  // GHOST_JOB_H_

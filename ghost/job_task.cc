@@ -1,0 +1,291 @@
+// The steps that speak to the processes of the task.
+#include <poll.h>
+#include <signal.h>
+
+#include <algorithm>
+
+#include "ghost/files.h"
+#include "ghost/job.h"
+#include "ghost/proc.h"
+
+namespace stasis {
+namespace {
+
+// Answers that need no waiting for the program.
+constexpr std::chrono::seconds kPromptTime(30);
+// Rebuilding makes contexts, loads modules, maps memory.
+constexpr std::chrono::seconds kRebuildTime(300);
+// What a process may take beyond the deadline that it was given itself.
+constexpr std::chrono::seconds kGrace(5);
+
+template <typename Writer>
+std::vector<std::byte> Payload(const Writer& write) {
+  PayloadWriter out;
+  write(out);
+  return out.Take();
+}
+
+bool IsWaitingForWake(pid_t pid) {
+  constexpr char kSigtimedwait[] = "128 ";  // rt_sigtimedwait on x86-64
+  for (pid_t tid : ThreadsOf(pid)) {
+    Result<ProcStat> stat = ReadThreadStat(pid, tid);
+    if (!stat.ok() || stat->name != kTaskThreadName) continue;
+    Result<std::string> call =
+        ReadFile("/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) + "/syscall", 4096);
+    // A kernel that does not show system calls leaves it to CRIU to find what is still open.
+    return !call.ok() || call->starts_with(kSigtimedwait);
+  }
+  return true;
+}
+
+// The control thread closes its sockets after its answer; there is no event for having done so.
+Status AwaitDeaf(pid_t pid) {
+  Deadline deadline = Deadline::After(kPromptTime);
+  while (!IsWaitingForWake(pid)) {
+    if (deadline.Expired())
+      return Status(StatusCode::kTimeout, "process " + Named(pid) + " does not close its sockets");
+    (void)poll(nullptr, 0, 1);
+  }
+  return Status();
+}
+
+}  // namespace
+
+TaskStrategy Job::StrategyOf(const Member& member) const {
+  if (config_.strategy == TaskStrategyName(TaskStrategy::kReconstruct)) return TaskStrategy::kReconstruct;
+  if (config_.strategy == TaskStrategyName(TaskStrategy::kDriverCheckpoint))
+    return TaskStrategy::kDriverCheckpoint;
+  return member.hello().strategy;
+}
+
+Status Job::CheckCarriable(const Member& member, TaskStrategy strategy) {
+  const TaskHello& hello = member.hello();
+  std::string who = "process " + Named(member.pid());
+  if (!hello.failed.empty()) {
+    op_.answer.remedy = "the program has to end; restore it from its last image";
+    return Status(StatusCode::kFailedPrecondition, who + " has already failed with " + hello.failed);
+  }
+  for (const TaskTaint& taint : hello.taints) {
+    if (!taint.both && strategy == TaskStrategy::kDriverCheckpoint) continue;
+    op_.answer.remedy = "the program cannot be paused after this call; see docs/checkpoint.md";
+    return Status(StatusCode::kUnsupported,
+                  who + " has called " + taint.call + ", which cannot be carried over a pause");
+  }
+  if (hello.state == TaskState::kRunning) return Status();
+  return Status(StatusCode::kFailedPrecondition, who + " is " + TaskStateName(hello.state) + ", not running");
+}
+
+Status Job::ConnectMembers() {
+  if (!members_.empty()) return Status();
+  holdings_.Clear();
+  ASSIGN_OR_RETURN(std::vector<pid_t> tree, ProcessTree(process_.init_pid));
+  for (pid_t pid : tree) RETURN_IF_ERROR(CheckResponsive(pid));
+  Deadline deadline = Deadline::After(kPromptTime);
+  for (const MemberSocket& socket : FindMembers(paths_.Ctl(), tree)) {
+    Result<std::unique_ptr<Member>> member = Member::Connect(socket.path, socket.pid, deadline);
+    // A socket file whose process has ended, or become another program, by now.
+    if (!member.ok() && member.status().code() == StatusCode::kUnavailable) continue;
+    RETURN_IF_ERROR(member.status());
+    TaskStrategy strategy = StrategyOf(**member);
+    RETURN_IF_ERROR(CheckCarriable(**member, strategy));
+    HeldMember held;
+    held.nspid = (*member)->nspid();
+    held.pid = socket.pid;
+    held.strategy = strategy;
+    held.driver_version = (*member)->hello().driver_version;
+    held.devices = (*member)->hello().devices;
+    for (const TaskDevice& d : held.devices) held.placements[d.virtual_ordinal] = d.physical_ordinal;
+    holdings_.members.push_back(std::move(held));
+    members_.push_back(*std::move(member));
+  }
+  return Status();
+}
+
+Status Job::Quiesce() {
+  RETURN_IF_ERROR(ConnectMembers());
+  op_.stopped_at = Clock::Real().Now();
+  Deadline deadline = Deadline::After(op_.request.deadline);
+  uint32_t wait = static_cast<uint32_t>(op_.request.deadline / std::chrono::milliseconds(1));
+  // All gates close before anybody is waited for: members may depend on each other.
+  for (auto& member : members_) {
+    RETURN_IF_ERROR(member->Send(TaskMessage::kQuiesce, Payload([&](PayloadWriter& out) { out.U32(wait); }),
+                                 {}, deadline));
+  }
+  Status first;
+  for (auto& member : members_) {
+    std::vector<TaskBlocker> blockers;
+    Deadline patience = Deadline::After(deadline.Remaining() + kGrace);
+    Status status = member->Receive(patience, &cancel_, &blockers).status();
+    std::vector<Blocker> described = DescribeBlockers(member->pid(), blockers);
+    op_.answer.blockers.insert(op_.answer.blockers.end(), described.begin(), described.end());
+    if (!status.ok() && first.ok()) first = std::move(status);
+  }
+  if (first.ok()) return Status();
+  if (first.code() == StatusCode::kTimeout) {
+    op_.answer.remedy = "try again later, or with a longer --deadline";
+  }
+  // The end of the connections opens the gates.
+  members_.clear();
+  holdings_.Clear();
+  return first;
+}
+
+Status Job::HandOverMember(Member& member, HeldMember* held) {
+  uint64_t offset = 0;
+  held->extents.clear();
+  for (;;) {
+    uint32_t index = static_cast<uint32_t>(held->extents.size());
+    ASSIGN_OR_RETURN(Message answer,
+                     member.Call(TaskMessage::kHandover, Payload([&](PayloadWriter& out) { out.U32(index); }),
+                                 {}, Deadline::After(kPromptTime)));
+    ASSIGN_OR_RETURN(std::vector<TaskExtent> extents, DecodeTaskExtents(answer.payload));
+    if (extents.size() != answer.fds.size())
+      return Status(StatusCode::kCorrupt, "memory without descriptors");
+    if (extents.empty()) return Status();
+    for (size_t i = 0; i < extents.size(); ++i) {
+      auto place = held->placements.find(extents[i].device);
+      if (place == held->placements.end()) return Status(StatusCode::kCorrupt, "memory on an unknown device");
+      held->extents.push_back({extents[i], place->second, offset, std::move(answer.fds[i])});
+      offset += extents[i].size;
+    }
+  }
+}
+
+Status Job::HandOver() {
+  for (size_t i = 0; i < members_.size(); ++i) {
+    // Where the memory is now; where it shall go is written over it later.
+    HeldMember& held = holdings_.members[i];
+    Placements wanted = held.placements;
+    for (const TaskDevice& d : held.devices) held.placements[d.virtual_ordinal] = d.physical_ordinal;
+    Status status = HandOverMember(*members_[i], &held);
+    held.placements = std::move(wanted);
+    RETURN_IF_ERROR(status);
+  }
+  return NotePlacedUuids();
+}
+
+Result<TaskState> Job::StateOf(Member& member) {
+  ASSIGN_OR_RETURN(Message answer, member.Call(TaskMessage::kStatus, {}, {}, Deadline::After(kPromptTime)));
+  ASSIGN_OR_RETURN(TaskStatus status, DecodeTaskStatus(answer.payload));
+  return status.state;
+}
+
+Status Job::Release(bool only_quiesced) {
+  Status first;
+  for (size_t i = 0; i < members_.size(); ++i) {
+    Member& member = *members_[i];
+    if (only_quiesced) {
+      ASSIGN_OR_RETURN(TaskState state, StateOf(member));
+      if (state != TaskState::kQuiesced) continue;
+    }
+    uint8_t strategy = static_cast<uint8_t>(holdings_.members[i].strategy);
+    Status status = member
+                        .Call(TaskMessage::kRelease, Payload([&](PayloadWriter& out) { out.U8(strategy); }),
+                              {}, Deadline::After(kRebuildTime))
+                        .status();
+    if (!status.ok() && first.ok()) first = std::move(status);
+  }
+  return first;
+}
+
+Status Job::Deafen() {
+  for (auto& member : members_) {
+    pid_t pid = member->pid();
+    RETURN_IF_ERROR(member->Call(TaskMessage::kPrepareDump, {}, {}, Deadline::After(kPromptTime)).status());
+    member.reset();
+    RETURN_IF_ERROR(AwaitDeaf(pid));
+  }
+  return Status();
+}
+
+Status Job::Listen() {
+  if (left_stopped_) {
+    RETURN_IF_ERROR(
+        ThawTree({FreezeKind::kSigstop, "", "", process_.init_pid}, Deadline::After(kPromptTime)));
+    left_stopped_ = false;
+  }
+  ASSIGN_OR_RETURN(std::vector<pid_t> tree, ProcessTree(process_.init_pid));
+  members_.resize(holdings_.members.size());
+  for (size_t i = 0; i < members_.size(); ++i) {
+    HeldMember& held = holdings_.members[i];
+    if (members_[i]) continue;
+    held.pid = HostPid(tree, held.nspid);
+    if (held.pid == 0) {
+      return Errorf(StatusCode::kPeerDied, "process %d of the task has ended", held.nspid);
+    }
+    // One that listens already takes no notice.
+    RETURN_IF_ERROR(WakeMember(held.pid));
+    std::string path = paths_.Ctl() + "/" + std::to_string(held.nspid) + ".sock";
+    ASSIGN_OR_RETURN(members_[i], Member::Connect(path, held.pid, Deadline::After(kPromptTime), true));
+  }
+  return Status();
+}
+
+Status Job::AttachMember(Member& member, const HeldMember& held) {
+  ASSIGN_OR_RETURN(TaskState state, StateOf(member));
+  if (state == TaskState::kQuiesced) return Status();
+  TaskAttach attach;
+  attach.restored = restored_;
+  attach.driver_path = config_.driver;
+  for (auto [ordinal, physical] : held.placements) attach.placements.push_back({ordinal, physical});
+  Deadline deadline = Deadline::After(kRebuildTime);
+  RETURN_IF_ERROR(member.Call(TaskMessage::kAttach, Encode(attach), {}, deadline).status());
+  for (size_t at = 0; at < held.extents.size(); at += kTaskBatch) {
+    std::vector<TaskExtent> extents;
+    std::vector<Fd> fds;
+    for (size_t i = at; i < std::min(at + kTaskBatch, held.extents.size()); ++i) {
+      extents.push_back(held.extents[i].extent);
+      fds.push_back(held.extents[i].fd.Duplicate());
+      if (!fds.back().valid()) return ErrnoStatus(errno, "duplicate a descriptor");
+    }
+    RETURN_IF_ERROR(member.Call(TaskMessage::kImport, Encode(extents), std::move(fds), deadline).status());
+    RETURN_IF_ERROR(Fault(FaultPoint::kAttachInside));
+  }
+  return member.Call(TaskMessage::kRebuild, {}, {}, deadline).status();
+}
+
+Status Job::Attach() {
+  for (size_t i = 0; i < members_.size(); ++i) {
+    Status status =
+        AttachMember(*members_[i], holdings_.members[i]).WithContext("process " + Named(members_[i]->pid()));
+    if (status.ok()) continue;
+    // An attach in progress is undone by asking for nothing more: the connection is made anew.
+    pid_t pid = members_[i]->pid();
+    std::string path = paths_.Ctl() + "/" + std::to_string(holdings_.members[i].nspid) + ".sock";
+    members_[i].reset();
+    if (ReadProcStat(pid).ok()) {
+      Result<std::unique_ptr<Member>> again = Member::Connect(path, pid, Deadline::After(kPromptTime), true);
+      if (again.ok()) members_[i] = *std::move(again);
+    }
+    if (!members_[i]) return status;
+    Status back = Release(true);
+    (void)back;  // the first error is the one to tell
+    return status;
+  }
+  std::lock_guard lock(mutex_);
+  record_.gpus.clear();
+  if (holdings_.empty()) return Status();
+  for (auto [ordinal, physical] : holdings_.members[0].placements) record_.gpus.push_back(physical);
+  return Status();
+}
+
+Status Job::Reopen() {
+  Status first;
+  for (auto& member : members_) {
+    Status status = member->Call(TaskMessage::kResume, {}, {}, Deadline::After(kPromptTime)).status();
+    if (!status.ok() && first.ok()) first = std::move(status);
+  }
+  RETURN_IF_ERROR(first);
+  op_.standstill = Clock::Real().Now() - op_.stopped_at;
+  members_.clear();
+  holdings_.Clear();
+  restored_ = false;
+  return Status();
+}
+
+Status Job::Drop() {
+  for (HeldMember& member : holdings_.members) member.extents.clear();
+  return Status();
+}
+
+}  // namespace stasis

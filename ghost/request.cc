@@ -1,0 +1,97 @@
+#include "ghost/request.h"
+
+#include <iterator>
+
+namespace stasis {
+namespace {
+
+constexpr const char* kVerbNames[] = {"status",  "pause",   "resume", "checkpoint",
+                                      "restore", "migrate", "cancel"};
+constexpr uint64_t kMaxWaitMs = 24ull * 3600 * 1000;
+
+bool FindVerb(const std::string& name, Verb* verb) {
+  for (size_t i = 0; i < std::size(kVerbNames); ++i) {
+    if (name != kVerbNames[i]) continue;
+    *verb = static_cast<Verb>(i);
+    return true;
+  }
+  return false;
+}
+
+void ReadDeadline(JsonFields& fields, Request* request) {
+  request->deadline = std::chrono::milliseconds(fields.NumberOr("deadline_ms", 30000, kMaxWaitMs));
+}
+
+void ReadVerbFields(JsonFields& fields, Request* request) {
+  switch (request->verb) {
+    case Verb::kStatus:
+      return;
+    case Verb::kPause:
+      ReadDeadline(fields, request);
+      request->freeze = fields.BoolOr("freeze", true);
+      if (!FindResidency(fields.StringOr("residency", "device", 16), &request->residency)) {
+        fields.Fail("has an unknown residency; there are device, host and disk");
+      }
+      return;
+    case Verb::kCheckpoint:
+      ReadDeadline(fields, request);
+      request->stop = fields.BoolOr("stop", false);
+      return;
+    case Verb::kRestore:
+      request->image = fields.StringOr("image", "", 255);
+      [[fallthrough]];
+    case Verb::kResume:
+      ReadDeadline(fields, request);
+      request->gpus = fields.Ordinals("gpus", true);
+      return;
+    case Verb::kMigrate:
+      ReadDeadline(fields, request);
+      request->gpus = fields.Ordinals("gpus", false);
+      if (request->gpus.empty()) fields.Fail("names no device in 'gpus'");
+      return;
+    case Verb::kCancel: {
+      std::string what = fields.StringOr("what", "task", 16);
+      request->whole_task = what == "task";
+      if (what != "task" && what != "operation") fields.Fail("can cancel 'task' or 'operation'");
+      request->grace = std::chrono::milliseconds(fields.NumberOr("grace_ms", 5000, kMaxWaitMs));
+      return;
+    }
+  }
+}
+
+}  // namespace
+
+const char* VerbName(Verb verb) { return kVerbNames[static_cast<size_t>(verb)]; }
+
+Result<Request> ParseRequest(std::string_view text) {
+  Result<Json> json = ParseJsonObject(text);
+  if (!json.ok()) return Status(StatusCode::kInvalidArgument, "the request is no JSON object");
+  JsonFields fields(*json, "the request");
+  Request request;
+  std::string verb = fields.String("verb", 64);
+  if (fields.ok() && !FindVerb(verb, &request.verb)) fields.Fail("has an unknown verb '" + verb + "'");
+  if (fields.ok()) ReadVerbFields(fields, &request);
+  Status status = fields.FinishStrictly();
+  if (status.ok()) return request;
+  return Status(StatusCode::kInvalidArgument, std::string(status.message()));
+}
+
+Json ResultJson(const std::string& verb, const Status& status, const Answer& answer) {
+  Json result = status.ok() ? answer.fields : Json::object();
+  result["ok"] = status.ok();
+  result["verb"] = verb;
+  if (!answer.notes.empty() || !status.ok()) result["notes"] = answer.notes;
+  if (status.ok()) return result;
+  result["code"] = StatusCodeName(status.code());
+  result["message"] = std::string(status.message());
+  result["remedy"] = answer.remedy;
+  result["left"] = answer.left;
+  result["blockers"] = Json::array();
+  for (const Blocker& blocker : answer.blockers) {
+    result["blockers"].push_back(
+        {{"pid", blocker.pid}, {"tid", blocker.tid}, {"call", blocker.call}, {"stack", blocker.stack}});
+  }
+  return result;
+}
+
+}  // namespace stasis

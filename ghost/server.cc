@@ -1,0 +1,223 @@
+#include "ghost/server.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/raw_log.h"
+#include "ghost/proc.h"
+
+namespace stasis {
+namespace {
+
+constexpr uint32_t kRequest = 1, kEvent = 2, kResult = 3;
+constexpr MessageLimits kLimits = {1 << 20, 0};
+// A client that does not read is not waited for.
+constexpr std::chrono::seconds kSendTime(5);
+// How long a ghost waits for the client that had it started.
+constexpr int kFirstClientMs = 10000;
+// No event tells that a signal waits for a frozen process.
+constexpr int kSignalPollMs = 500;
+
+}  // namespace
+
+Server::Server(Job& job, UnixListener listener)
+    : job_(job), listener_(std::move(listener)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+Server::~Server() {
+  if (worker_.joinable()) worker_.join();
+}
+
+bool Server::Idle() const { return clients_.empty() && !running_ && !job_.held(); }
+
+void Server::Run(bool expect_client) {
+  if (expect_client) {
+    pollfd wait{listener_.fd(), POLLIN, 0};
+    if (poll(&wait, 1, kFirstClientMs) > 0) Accept();
+  }
+  while (!Idle()) Poll(job_.held() && !running_ ? kSignalPollMs : -1);
+  // What connects from now on starts another ghost.
+  listener_.Close();
+}
+
+void Server::Poll(int timeout_ms) {
+  WatchTask();
+  std::vector<pollfd> waits = {{listener_.fd(), POLLIN, 0},
+                               {wake_.get(), POLLIN, 0},
+                               {running_ ? -1 : job_.guard_fd(), POLLIN, 0},
+                               {root_.get(), POLLIN, 0}};
+  for (Client& client : clients_) waits.push_back({client.socket.get(), POLLIN, 0});
+  int ready = poll(waits.data(), waits.size(), timeout_ms);
+  if (ready == 0 && !running_) return job_.DeliverSignals();
+  if (ready < 0) return;
+  if (waits[3].revents != 0 && !running_) {
+    (void)waitpid(job_.root(), nullptr, WNOHANG);
+    root_.Reset();
+    return job_.TaskEnded();
+  }
+  if (waits[2].revents != 0 && !running_) job_.GuardDied();
+  size_t i = 4;
+  for (auto client = clients_.begin(); i < waits.size(); ++i) {
+    Client& each = *client++;
+    if (waits[i].revents != 0) Read(each);
+  }
+  clients_.remove_if([](const Client& client) { return !client.socket.valid(); });
+  if (waits[0].revents != 0) Accept();
+  if (waits[1].revents != 0) {
+    uint64_t count;
+    (void)!read(wake_.get(), &count, sizeof count);
+    Flush();
+    Finish();
+  }
+}
+
+void Server::WatchTask() {
+  if (running_ || !job_.held()) {
+    root_.Reset();
+  } else if (!root_.valid()) {
+    Result<Fd> root = OpenPidFd(job_.root());
+    if (root.ok()) {
+      root_ = *std::move(root);
+    } else {
+      job_.TaskEnded();
+    }
+  }
+}
+
+void Server::Accept() {
+  Result<Fd> socket = listener_.Accept();
+  if (!socket.ok()) return;
+  Result<PeerCredentials> peer = GetPeerCredentials(socket->get());
+  if (!peer.ok() || (peer->uid != geteuid() && peer->uid != 0)) {
+    RawLog(LogLevel::kWarning, "a connection by user %u is refused", peer.ok() ? peer->uid : ~0u);
+    return;
+  }
+  clients_.emplace_back();
+  clients_.back().id = next_client_++;
+  clients_.back().socket = *std::move(socket);
+  clients_.back().decoder = MessageDecoder(kLimits);
+}
+
+void Server::Read(Client& client) {
+  for (;;) {
+    Result<bool> complete = ReceiveSome(client.socket.get(), client.decoder);
+    if (!complete.ok()) return client.socket.Reset();
+    if (!*complete) return;
+    Handle(client, client.decoder.Take());
+    if (!client.socket.valid()) return;
+  }
+}
+
+void Server::Handle(Client& client, Message message) {
+  if (message.type != kRequest) return client.socket.Reset();
+  std::string text(reinterpret_cast<const char*>(message.payload.data()), message.payload.size());
+  Result<Request> request = ParseRequest(text);
+  Answer answer;
+  answer.left = "unchanged";
+  if (!request.ok()) {
+    Post(client.id, message.request_id, kResult, ResultJson("", request.status(), answer));
+    return;
+  }
+  Asked asked{client.id, message.request_id, *request};
+  if (request->verb == Verb::kStatus) {
+    answer.fields = StatusFields();
+    Post(client.id, message.request_id, kResult, ResultJson("status", Status(), answer));
+  } else if (request->verb == Verb::kCancel) {
+    HandleCancel(asked);
+  } else if (running_) {
+    Status busy(StatusCode::kFailedPrecondition,
+                std::string("a ") + VerbName(running_->request.verb) + " of this task is running");
+    answer.remedy = "wait for it, or give it up with: stasis cancel --operation";
+    Post(client.id, message.request_id, kResult, ResultJson(VerbName(request->verb), busy, answer));
+  } else {
+    Start(std::move(asked));
+  }
+}
+
+void Server::HandleCancel(const Asked& asked) {
+  Answer answer;
+  answer.left = "unchanged";
+  if (running_) job_.Cancel();
+  if (!asked.request.whole_task) {
+    Status status = running_ ? Status() : Status(StatusCode::kFailedPrecondition, "no operation is running");
+    answer.fields = {{"what", "operation"}, {"signal", 0}};
+    return Post(asked.client, asked.request_id, kResult, ResultJson("cancel", status, answer));
+  }
+  if (!running_) return Start(asked);
+  if (queued_) {
+    Status busy(StatusCode::kFailedPrecondition, "the task is being ended already");
+    return Post(asked.client, asked.request_id, kResult, ResultJson("cancel", busy, answer));
+  }
+  queued_ = asked;
+}
+
+void Server::Start(Asked asked) {
+  running_ = asked;
+  root_.Reset();
+  worker_ = std::thread([this, asked = std::move(asked)] {
+    Progress progress([&](const Progress::Report& report) {
+      Post(asked.client, asked.request_id, kEvent,
+           {{"phase", report.phase}, {"done", report.done}, {"total", report.total}});
+    });
+    Json result = job_.Run(asked.request, progress);
+    Post(asked.client, asked.request_id, kResult, result);
+    std::lock_guard lock(mutex_);
+    finished_ = true;
+    uint64_t one = 1;
+    (void)!write(wake_.get(), &one, sizeof one);
+  });
+}
+
+void Server::Finish() {
+  {
+    std::lock_guard lock(mutex_);
+    if (!finished_) return;
+    finished_ = false;
+  }
+  worker_.join();
+  running_.reset();
+  if (!queued_) return;
+  Asked next = *std::move(queued_);
+  queued_.reset();
+  Start(std::move(next));
+}
+
+void Server::Post(uint64_t client, uint64_t request_id, uint32_t type, const Json& json) {
+  std::string text = JsonText(json);
+  Message message;
+  message.type = type;
+  message.request_id = request_id;
+  std::span<const std::byte> bytes = std::as_bytes(std::span(text));
+  message.payload.assign(bytes.begin(), bytes.end());
+  std::lock_guard lock(mutex_);
+  posted_.emplace_back(client, std::move(message));
+  uint64_t one = 1;
+  (void)!write(wake_.get(), &one, sizeof one);
+}
+
+void Server::Flush() {
+  std::vector<std::pair<uint64_t, Message>> posted;
+  {
+    std::lock_guard lock(mutex_);
+    posted.swap(posted_);
+  }
+  for (auto& [id, message] : posted) {
+    for (Client& client : clients_) {
+      if (client.id != id || !client.socket.valid()) continue;
+      Status sent = SendMessage(client.socket.get(), std::move(message), Deadline::After(kSendTime));
+      if (!sent.ok()) client.socket.Reset();
+      break;
+    }
+  }
+  clients_.remove_if([](const Client& client) { return !client.socket.valid(); });
+}
+
+Json Server::StatusFields() {
+  Json fields = RecordJson(job_.record());
+  fields["operation"] = running_ ? VerbName(running_->request.verb) : "";
+  fields["members"] = running_ ? Json::array() : job_.MemberStatus();
+  return fields;
+}
+
+}  // namespace stasis

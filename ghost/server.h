@@ -1,0 +1,73 @@
+// The ghost's control socket (docs/ghost-protocol.md) and its life: one thread serves clients and watches the
+// task, one runs the operation.
+#ifndef GHOST_SERVER_H_
+#define GHOST_SERVER_H_
+
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/message.h"
+#include "base/unix_socket.h"
+#include "ghost/job.h"
+#include "ghost/progress.h"
+#include "ghost/request.h"
+
+namespace stasis {
+
+class Server {
+ public:
+  Server(Job& job, UnixListener listener);
+  ~Server();
+  // Serves until there is nothing left to do. `expect_client`: one is about to connect.
+  void Run(bool expect_client);
+
+ private:
+  struct Client {
+    uint64_t id = 0;
+    Fd socket;
+    MessageDecoder decoder;
+  };
+  struct Asked {
+    uint64_t client = 0;
+    uint64_t request_id = 0;
+    Request request;
+  };
+
+  bool Idle() const;
+  void Poll(int timeout_ms);
+  void Accept();
+  void Read(Client& client);
+  void Handle(Client& client, Message message);
+  void HandleCancel(const Asked& asked);
+  void Start(Asked asked);
+  void Finish();
+  void Post(uint64_t client, uint64_t request_id, uint32_t type, const Json& json);  // any thread
+  void Flush();
+  Json StatusFields();
+  void WatchTask();
+
+  Job& job_;
+  UnixListener listener_;
+  std::list<Client> clients_;
+  uint64_t next_client_ = 1;
+  Fd wake_;  // an eventfd: something is in posted_, or the operation has ended
+
+  std::thread worker_;
+  std::optional<Asked> running_;
+  std::optional<Asked> queued_;  // a cancel that waits for the operation it gave up
+  Fd root_;                      // of the held task, to see its end
+
+  std::mutex mutex_;
+  std::vector<std::pair<uint64_t, Message>> posted_;  // guarded by mutex_
+  bool finished_ = false;                             // guarded by mutex_
+};
+
+}  // namespace stasis
+
+#endif  // GHOST_SERVER_H_
