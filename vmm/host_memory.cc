@@ -189,7 +189,10 @@ CUresult HostMemory::Unregister(void* pointer) {
   const uint64_t base = reinterpret_cast<uint64_t>(pointer);
   const std::optional<HostBlock> block = Find(base);
   // To the program this memory is not registered but the driver's own.
-  if (block && block->kind != HostKind::kRegistered) return CUDA_ERROR_INVALID_VALUE;
+  if (block && block->kind != HostKind::kRegistered) {
+    const bool pinned = block->kind == HostKind::kAllocated && block->base == base;
+    return pinned ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  }
   const CUresult result = Driver().cuMemHostUnregister(pointer);
   if (result == CUDA_SUCCESS) Take(base, HostKind::kRegistered);
   return result;
