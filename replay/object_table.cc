@@ -125,7 +125,7 @@ void EraseDependentsLocked(const Record& record) {
   }
 }
 
-bool CanHaveDependents(ObjectKind kind) { return kind != ObjectKind::kStream && kind != ObjectKind::kEvent; }
+bool CanHaveDependents(ObjectKind kind) { return kind < ObjectKind::kStream; }
 
 }  // namespace
 
