@@ -128,7 +128,10 @@ Result<FollowResult> TaskFollower::Follow(const ProcessIdentity& identity, Signa
   if (!process.ok() && process.status().code() != StatusCode::kNotFound) return process.status();
   bool running = process.ok();
   while (running) {
-    if (options.copy_output) RETURN_IF_ERROR(log.Pump(STDOUT_FILENO).status());
+    if (options.copy_output) {
+      ASSIGN_OR_RETURN(bool read, log.Pump(STDOUT_FILENO));
+      if (!read && options.stop_when_unread) return Status(StatusCode::kPeerDied, "nobody reads the output");
+    }
     pollfd waits[] = {{inotify_.get(), POLLIN, 0}, {process->get(), POLLIN, 0}, {signals.fd(), POLLIN, 0}};
     if (poll(waits, 3, -1) < 0 && errno != EINTR) return ErrnoStatus(errno, "poll");
     if (waits[0].revents != 0) RETURN_IF_ERROR(TakeEvents());

@@ -51,6 +51,7 @@ class SignalSource {
 struct FollowOptions {
   uint64_t log_offset = 0;
   bool copy_output = true;  // to standard output
+  bool stop_when_unread = false;  // end once nobody reads standard output any more
   // Called with each signal that this process gets.
   std::function<void(int)> on_signal;
 };
@@ -65,7 +66,8 @@ class TaskFollower {
  public:
   // Needs the task's folders.
   static Result<TaskFollower> Create(const TaskPaths& paths);
-  // Until the process `identity` has ended and how is known: a checkpoint that ends it is awaited.
+  // Until the process `identity` has ended and how is known: a checkpoint that ends it is awaited. kPeerDied with
+  // stop_when_unread.
   Result<FollowResult> Follow(const ProcessIdentity& identity, SignalSource& signals,
                               const FollowOptions& options);
 

@@ -169,10 +169,12 @@ int LogsVerb(const Options& options, Context& context) {
   Result<SignalSource> signals = SignalSource::Create();
   if (!signals.ok()) return context.reporter.Fail(signals.status());
   FollowOptions follow;
+  follow.stop_when_unread = true;
   // Who only looks must not end the task by leaving.
   follow.on_signal = [](int signal) { _exit(128 + signal); };
   Result<FollowResult> result = follower->Follow(IdentityOf(facts->process), *signals, follow);
-  return result.ok() ? kExitOk : context.reporter.Fail(result.status());
+  bool unread = !result.ok() && result.status().code() == StatusCode::kPeerDied;
+  return result.ok() || unread ? kExitOk : context.reporter.Fail(result.status());
 }
 
 int RmVerb(const Options& options, Context& context) {

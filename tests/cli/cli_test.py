@@ -393,6 +393,22 @@ class Records(SiteTest):
         run.signal(signal.SIGTERM)
         run.finish()
 
+    def test_a_log_that_nobody_reads_is_left(self):
+        fifo = os.path.join(self.site.work, "fifo")
+        os.mkfifo(fifo)
+        run = self.site.start("run", "--name", "t", "--", "/bin/sh", "-c",
+                              f"echo ready; read word <{fifo}; echo more; exec sleep 1000")
+        self.assertEqual(run.line(), "ready\n")
+        logs = self.site.start("logs", "-f", "t")
+        self.assertEqual(logs.line(), "ready\n")
+        logs.process.stdout.close()
+        with open(fifo, "w", encoding="utf-8") as out:
+            out.write("go\n")
+        self.assertEqual(logs.process.wait(SECONDS), 0)
+        logs.process.stderr.close()
+        run.signal(signal.SIGTERM)
+        run.finish()
+
     def test_damaged_records(self):
         self.sh("true", "--name", "t")
         path = os.path.join(self.site.state, "tasks", "t", "exit.json")
