@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include <cerrno>

@@ -293,6 +293,7 @@ Status Holdings::CopyToDisk(Gpu& gpu, const std::string& folder, const std::stri
 }
 
 Status Holdings::Save(Gpu* gpu, ImageWriter& image, const CopyContext& context) const {
+  if (bytes() == 0) return Status();
   for (const HeldMember& member : members) {
     if (!member.extents.empty()) RETURN_IF_ERROR(image.AddStream(member.stream(), member.bytes()));
   }
