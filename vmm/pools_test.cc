@@ -1,0 +1,167 @@
+// Stream-ordered allocation on the software device's driver.
+#include "vmm/pools.h"
+
+#include <condition_variable>
+#include <mutex>
+
+#include "vmm/host_memory.h"
+#include "vmm/pause.h"
+#include "vmm/testing.h"
+
+namespace stasis::vmm {
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+
+// Holds a stream up until it is opened.
+class Barrier {
+ public:
+  explicit Barrier(CUstream stream) { EXPECT_CUDA_OK(Driver().cuLaunchHostFunc(stream, &Wait, this)); }
+  ~Barrier() { Open(); }
+  void Open() {
+    const std::lock_guard lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  static void CUDA_CB Wait(void* self) {
+    Barrier& barrier = *static_cast<Barrier*>(self);
+    std::unique_lock lock(barrier.mutex_);
+    barrier.changed_.wait(lock, [&] { return barrier.open_; });
+  }
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool open_ = false;
+};
+
+class PoolsTest : public testing::Test {
+ protected:
+  PoolsTest() : node_({"--gpus", "2", "--memory", "64MiB"}) {
+    context_ = OpenOn(0);
+    EXPECT_CUDA_OK(Driver().cuStreamCreate(&first_, CU_STREAM_NON_BLOCKING));
+    EXPECT_CUDA_OK(Driver().cuStreamCreate(&second_, CU_STREAM_NON_BLOCKING));
+    CUmemPoolProps props{};
+    props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    props.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+    EXPECT_CUDA_OK(Pools::Get().Create(&pool_, &props));
+  }
+  ~PoolsTest() override {
+    EXPECT_CUDA_OK(Driver().cuCtxSynchronize());
+    if (pool_ != nullptr) {
+      EXPECT_CUDA_OK(Pools::Get().Destroy(pool_));
+    }
+    Memory::Get().ContextGone(context_);
+    EXPECT_TRUE(Extents().empty());
+    CloseAll(2);
+  }
+  static StreamPlace At(CUstream stream) {
+    StreamPlace place;
+    EXPECT_CUDA_OK(FindStream(stream, &place));
+    return place;
+  }
+  CUdeviceptr Allocate(uint64_t bytes, CUstream stream) {
+    CUdeviceptr address = 0;
+    EXPECT_CUDA_OK(Pools::Get().Allocate(&address, bytes, pool_, At(stream)));
+    return address;
+  }
+  static void Free(CUdeviceptr address, CUstream stream) {
+    CUresult result = CUDA_ERROR_UNKNOWN;
+    EXPECT_TRUE(Pools::Get().FreeAsync(address, At(stream), &result));
+    EXPECT_CUDA_OK(result);
+  }
+  uint64_t Used() {
+    cuuint64_t value = 0;
+    EXPECT_CUDA_OK(Pools::Get().GetAttribute(pool_, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &value));
+    return value;
+  }
+
+  TestNode node_;
+  CUcontext context_ = nullptr;
+  CUstream first_ = nullptr, second_ = nullptr;
+  CUmemoryPool pool_ = nullptr;
+};
+
+TEST_F(PoolsTest, AFreedBlockIsForItsStreamAtOnceAndForOthersWhenTheFreeIsPassed) {
+  const CUdeviceptr block = Allocate(4 * kMiB, first_);
+  Barrier barrier(first_);
+  Free(block, first_);
+  const CUdeviceptr other = Allocate(4 * kMiB, second_);
+  EXPECT_NE(other, block);
+  EXPECT_EQ(Allocate(4 * kMiB, first_), block);
+  Free(block, first_);
+  barrier.Open();
+  EXPECT_CUDA_OK(Driver().cuStreamSynchronize(first_));
+  EXPECT_EQ(Allocate(4 * kMiB, second_), block);
+  EXPECT_EQ(Used(), 8 * kMiB);
+}
+
+TEST_F(PoolsTest, WhenMemoryIsShortAStreamWaitsForTheFreeOfAnother) {
+  const CUdeviceptr block = Allocate(40 * kMiB, first_);
+  Barrier barrier(first_);
+  Free(block, first_);
+  EXPECT_EQ(Allocate(40 * kMiB, second_), block);
+  EXPECT_EQ(Driver().cuStreamQuery(second_), CUDA_ERROR_NOT_READY);
+  barrier.Open();
+  EXPECT_CUDA_OK(Driver().cuStreamSynchronize(second_));
+}
+
+TEST_F(PoolsTest, PlainMemoryIsFreedInStreamOrder) {
+  CUdeviceptr plain = 0;
+  EXPECT_CUDA_OK(Memory::Get().Allocate(&plain, 40 * kMiB));
+  {
+    Barrier barrier(first_);
+    Free(plain, first_);
+    EXPECT_FALSE(Memory::Get().Find(plain));
+    Memory::Get().SettleDeferredFrees();
+    EXPECT_EQ(Extents().size(), 1u);
+    barrier.Open();
+    EXPECT_CUDA_OK(Driver().cuStreamSynchronize(first_));
+  }
+  Memory::Get().SettleDeferredFrees();
+  EXPECT_TRUE(Extents().empty());
+}
+
+TEST_F(PoolsTest, MemoryOfADestroyedPoolLivesUntilItIsFreed) {
+  const CUdeviceptr block = Allocate(4 * kMiB, first_);
+  EXPECT_CUDA_OK(Pools::Get().Destroy(pool_));
+  pool_ = nullptr;
+  FillDevice(block, 4 * kMiB, 7);
+  EXPECT_EQ(ReadDevice(block, 1), std::vector<unsigned char>(1, 7));
+  EXPECT_CUDA_OK(Memory::Get().Free(block));
+  EXPECT_TRUE(Extents().empty());
+}
+
+TEST_F(PoolsTest, APauseForgetsWhatIsFreeAndKeepsWhatIsNot) {
+  const CUdeviceptr kept = Allocate(4 * kMiB, first_), freed = Allocate(4 * kMiB, first_);
+  FillDevice(kept, 4 * kMiB, 8);
+  Free(freed, first_);
+  EXPECT_CUDA_OK(Driver().cuCtxSynchronize());
+  EXPECT_STATUS_OK(CheckReleasable(TaskStrategy::kReconstruct));
+  const Exported exported = ExportAll();
+  EXPECT_EQ(exported.extents.size(), 1u);
+  EXPECT_STATUS_OK(Release(TaskStrategy::kReconstruct));
+  ImportAll(exported);
+  EXPECT_STATUS_OK(Reattach(TaskStrategy::kReconstruct));
+  EXPECT_EQ(ReadDevice(kept, 4 * kMiB), std::vector<unsigned char>(4 * kMiB, 8));
+  Free(kept, first_);
+}
+
+TEST_F(PoolsTest, PinnedMemoryIsRegisteredAgainWithItsFlags) {
+  void* pinned = nullptr;
+  bool carried = false;
+  const unsigned flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_WRITECOMBINED;
+  ASSERT_CUDA_OK(HostMemory::Get().Allocate(&pinned, 100000, flags, &carried));
+  EXPECT_TRUE(carried);
+  EXPECT_STATUS_OK(Release(TaskStrategy::kReconstruct));
+  unsigned seen = 0;
+  EXPECT_NE(Driver().cuMemHostGetFlags(&seen, pinned), CUDA_SUCCESS);
+  EXPECT_STATUS_OK(Reattach(TaskStrategy::kReconstruct));
+  EXPECT_CUDA_OK(HostMemory::Get().GetFlags(&seen, pinned));
+  EXPECT_EQ(seen, flags);
+  EXPECT_CUDA_OK(HostMemory::Get().Free(pinned));
+  EXPECT_EQ(HostMemory::Get().bytes(), 0u);
+}
+
+}  // namespace
+}  // namespace stasis::vmm
