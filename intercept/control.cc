@@ -75,7 +75,6 @@ class Control {
     for (;;) {
       ServeOneGhost();
       if (server_.state() != TaskState::kDeaf) continue;
-      CloseSockets();
       SleepDeaf();
       server_.Wake();
       const Status status = Listen();
@@ -91,9 +90,11 @@ class Control {
     MessageDecoder decoder;
     while (server_.state() != TaskState::kDeaf && ServeRequest(decoder)) {
     }
+    LetGhostLook(false);
+    // Last, because it tells a ghost that waits for it that there is nothing else left.
+    if (server_.state() == TaskState::kDeaf) CloseListener();
     NoteOwnFd(2, -1);
     connection_.Reset();
-    LetGhostLook(false);
     server_.GhostGone();
   }
 
@@ -114,9 +115,10 @@ class Control {
     return SendMessage(connection_.get(), server_.Answer(std::move(*request)), Deadline::Never()).ok();
   }
 
-  void CloseSockets() {
+  void CloseListener() {
+    NoteOwnFd(0, -1);
+    NoteOwnFd(1, -1);
     listener_.Close();
-    for (size_t i = 0; i < kOwnFds; ++i) NoteOwnFd(i, -1);
   }
 
   // The signal is the program's too. What it sends to itself while nobody may take it here is kept and given

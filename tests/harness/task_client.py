@@ -89,7 +89,11 @@ class TaskClient:
     def __init__(self, path, timeout=60):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.settimeout(timeout)
-        self.socket.connect(path)
+        try:
+            self.socket.connect(path)
+        except OSError:
+            self.socket.close()
+            raise
         self.request_id = 0
 
     def close(self):
@@ -107,7 +111,9 @@ class TaskClient:
         header = HEADER.pack(MAGIC, VERSION, len(fds), kind, len(payload), self.request_id)
         ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         sent = self.socket.sendmsg([header + payload], ancillary)
-        self.socket.sendall((header + payload)[sent:])
+        rest = (header + payload)[sent:]
+        if rest:  # sending nothing would fail when the process has answered and hung up already
+            self.socket.sendall(rest)
 
     def _receive(self, size, fds):
         data = b""
