@@ -32,9 +32,11 @@ Arena::~Arena() {
 // The last page of a region is never used: two regions that happen to touch are no run of addresses, since
 // the driver's copies do not cross from one reservation into another.
 CUresult Arena::AddRegion(uint64_t bytes) {
+  CUresult result = CheckGranularity(device_);
+  if (result != CUDA_SUCCESS) return result;
   uint64_t size = RegionBytes(device_, bytes) + kPage;
   CUdeviceptr address = 0;
-  CUresult result = Driver().cuMemAddressReserve(&address, size, 0, 0, 0);
+  result = Driver().cuMemAddressReserve(&address, size, 0, 0, 0);
   if (result != CUDA_SUCCESS) {  // the process may have a limit of address space
     size = RoundUp(bytes, kPage) + kPage;
     result = Driver().cuMemAddressReserve(&address, size, 0, 0, 0);

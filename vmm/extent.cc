@@ -20,6 +20,14 @@ std::vector<CUmemAccessDesc> Descriptors(const AccessRights& rights) {
   return out;
 }
 
+CUmemAllocationProp Properties(int device) {
+  CUmemAllocationProp prop{};
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, ToPhysicalDevice(device)};
+  return prop;
+}
+
 }  // namespace
 
 uint64_t NextExtentId() {
@@ -27,11 +35,17 @@ uint64_t NextExtentId() {
   return next.fetch_add(1, std::memory_order_relaxed);
 }
 
+CUresult CheckGranularity(int device) {
+  const CUmemAllocationProp prop = Properties(device);
+  size_t granularity = 0;
+  const CUresult result =
+      Driver().cuMemGetAllocationGranularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+  if (result != CUDA_SUCCESS) return result;
+  return granularity != 0 && kPage % granularity == 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+
 CUresult CreatePhysical(int device, uint64_t size, CUmemGenericAllocationHandle* handle) {
-  CUmemAllocationProp prop{};
-  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, ToPhysicalDevice(device)};
+  const CUmemAllocationProp prop = Properties(device);
   return Driver().cuMemCreate(handle, size, &prop, 0);
 }
 

@@ -34,6 +34,8 @@ struct Extent {
 
 uint64_t NextExtentId();
 
+// CUDA_ERROR_NOT_SUPPORTED when memory of the device (virtual ordinal) does not come in pages of kPage.
+CUresult CheckGranularity(int device);
 // Physical memory on `device` (virtual ordinal) that can be exported. The driver's error.
 CUresult CreatePhysical(int device, uint64_t size, CUmemGenericAllocationHandle* handle);
 // Maps a created extent into reserved addresses and grants `rights`. On failure it is not mapped.
