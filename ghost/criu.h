@@ -47,7 +47,10 @@ Status CriuStatus(int exit_status, const std::string& log_path, std::string* rem
 // A regular file that a process of the dump has open or mapped, as CRIU will ask for it at restore.
 struct CriuFile {
   std::string path;
+  // CRIU compares the size at restore, except of files that are only appended to: those have none here.
+  bool sized = false;
   uint64_t size = 0;
+  uint64_t position = 0;  // of the descriptor; of one that appends: where its last write ended
   bool writable = false;
 };
 // From the bytes of the dump's files.img; kCorrupt for anything malformed.

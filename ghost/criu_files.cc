@@ -79,25 +79,27 @@ Field NextField(Wire& wire, bool* ok) {
   return field;
 }
 
-// True when the entry has a size, as regular files have.
+// True for what has a size, as regular files have, or is appended to.
 bool ReadRegular(std::span<const std::byte> bytes, CriuFile* file, bool* ok) {
-  bool sized = false;
+  bool appends = false;
   Wire wire(bytes);
   while (*ok && !wire.empty()) {
     Field field = NextField(wire, ok);
     if (field.number == 2) {
       uint64_t access = field.value & O_ACCMODE;
       file->writable = access == O_WRONLY || access == O_RDWR;
+      appends = (field.value & O_APPEND) != 0;
     }
+    if (field.number == 3) file->position = field.value;
     if (field.number == 6)
       file->path.assign(reinterpret_cast<const char*>(field.bytes.data()), field.bytes.size());
     if (field.number == 8) {
       file->size = field.value;
-      sized = true;
+      file->sized = true;
     }
   }
   if (!file->path.empty() && file->path[0] != '/') file->path.insert(0, "/");
-  return sized;
+  return file->sized || appends;
 }
 
 uint32_t Word(std::span<const std::byte> bytes) {

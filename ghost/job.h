@@ -6,6 +6,7 @@
 
 #include <sys/types.h>
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -67,6 +68,7 @@ class Job {
     std::unique_ptr<ImageReader> reader;
     Manifest manifest;
     std::optional<Holdings> snapshot;
+    std::map<std::string, uint64_t> sizes_before;  // of files that are appended to, before the dump
     bool committed = false;
     MonotonicTime stopped_at{};
     MonotonicTime started_at{};

@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <functional>
 #include <map>
@@ -61,6 +62,37 @@ ManifestMember DescribeMember(const HeldMember& held) {
   return member;
 }
 
+bool RegularSize(const std::string& path, uint64_t* size) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return false;
+  *size = static_cast<uint64_t>(info.st_size);
+  return true;
+}
+
+using Sizes = std::map<std::string, uint64_t>;
+
+// Of the files that some process only appends to.
+Sizes AppendedSizes(const std::vector<pid_t>& tree) {
+  Sizes sizes;
+  for (pid_t pid : tree) {
+    for (const ProcFd& fd : FdsOf(pid)) {
+      uint64_t size = 0;
+      if ((FdFlags(pid, fd.fd) & O_APPEND) && RegularSize(fd.target, &size)) sizes[fd.target] = size;
+    }
+  }
+  return sizes;
+}
+
+// The size that a file had in the moment of the dump, of which CRIU says nothing when it is only appended to.
+// It lies between those before and after; the last write of the descriptor ended there if anything was
+// written in between.
+uint64_t SizeAtDump(const CriuFile& file, uint64_t known, const Sizes& before, uint64_t after) {
+  if (file.sized) return file.size;
+  auto found = before.find(file.path);
+  uint64_t low = found == before.end() ? 0 : std::min(found->second, after);
+  return std::max(known, std::clamp(file.position, low, after));
+}
+
 void KillAll(const std::vector<pid_t>& tree) {
   for (pid_t pid : tree) (void)kill(pid, SIGKILL);
 }
@@ -106,12 +138,12 @@ Status Job::DescribeDump(const std::string& criu_folder, const std::string& file
   ASSIGN_OR_RETURN(std::vector<CriuFile> files, ParseCriuFiles(std::as_bytes(std::span(image))));
   std::map<std::string, ManifestFile> by_path;
   for (const CriuFile& file : files) {
-    struct stat info;
-    // What is in the image itself (deleted files) or has no size worth comparing (devices) is CRIU's
-    // business.
-    if (stat(file.path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
+    // What is in the image itself (deleted files) or has no size worth comparing (devices) is CRIU's business.
+    uint64_t now = 0;
+    if (!RegularSize(file.path, &now)) continue;
     ManifestFile& entry = by_path[file.path];
-    entry = {file.path, file.size, entry.writable || file.writable};
+    uint64_t size = SizeAtDump(file, entry.size, op_.sizes_before, now);
+    entry = {file.path, size, entry.writable || file.writable};
   }
   Manifest& manifest = op_.manifest;
   manifest.task = task_json_;
@@ -145,6 +177,7 @@ Status Job::Dump() {
   ASSIGN_OR_RETURN(op_.writer, ImageWriter::Create(paths_.images, op_.image_id));
   ASSIGN_OR_RETURN(std::string criu_folder, op_.writer->AddFolder(kCriuFolder));
   ASSIGN_OR_RETURN(std::string files_folder, op_.writer->AddFolder(kFilesFolder));
+  op_.sizes_before = AppendedSizes(tree);
   Beside saving([this] {
     // A second copy on the device costs the task less standstill than the way to the disk, where there is
     // room for it. What is to be held or ended afterwards is in nobody's way.
