@@ -1,9 +1,11 @@
 // Contexts: which there are, and which is current in each thread.
+#include "intercept/capture_streams.h"
 #include "intercept/gate.h"
 #include "intercept/taint.h"
 #include "intercept/wrapper_support.h"
 #include "intercept_hooks.h"
 #include "replay/context_record.h"
+#include "replay/graph_records.h"
 #include "vmm/memory.h"
 
 namespace stasis::hooks {
@@ -21,6 +23,13 @@ void ReplaceTop(CUcontext visible) {
   if (visible != nullptr) Stack().push_back(visible);
 }
 
+// What was in the context is gone as well.
+void Gone(CUcontext visible) {
+  vmm::Memory::Get().ContextGone(visible);
+  replay::DropGraphsOfContext(visible);
+  CaptureContextGone(visible);
+}
+
 CUresult Retain(const Call& call, CUcontext* context, CUdevice device) {
   const CUresult result = call.Real<decltype(&::cuDevicePrimaryCtxRetain)>()(context, PhysicalDevice(device));
   if (result != CUDA_SUCCESS) return result;
@@ -32,14 +41,14 @@ CUresult Retain(const Call& call, CUcontext* context, CUdevice device) {
 CUresult Release(const Call& call, CUdevice device) {
   const CUresult result = call.Real<decltype(&::cuDevicePrimaryCtxRelease_v2)>()(PhysicalDevice(device));
   if (result != CUDA_SUCCESS) return result;
-  if (CUcontext gone = replay::PrimaryReleased(device)) vmm::Memory::Get().ContextGone(gone);
+  if (CUcontext gone = replay::PrimaryReleased(device)) Gone(gone);
   return result;
 }
 
 CUresult Reset(const Call& call, CUdevice device) {
   const CUresult result = call.Real<decltype(&::cuDevicePrimaryCtxReset_v2)>()(PhysicalDevice(device));
   if (result != CUDA_SUCCESS) return result;
-  if (CUcontext gone = replay::PrimaryReset(device)) vmm::Memory::Get().ContextGone(gone);
+  if (CUcontext gone = replay::PrimaryReset(device)) Gone(gone);
   return result;
 }
 
@@ -68,7 +77,7 @@ CUresult Destroy(const Call& call, CUcontext context) {
   if (result != CUDA_SUCCESS) return result;
   if (!Stack().empty() && Stack().back() == context) Stack().pop_back();
   if (record != nullptr) replay::ObjectTable::Get().Remove(record);
-  vmm::Memory::Get().ContextGone(context);
+  Gone(context);
   return result;
 }
 

@@ -1,4 +1,5 @@
 // Streams.
+#include "intercept/capture_streams.h"
 #include "intercept/wrapper_support.h"
 #include "intercept_hooks.h"
 #include "replay/stream_record.h"
@@ -12,7 +13,9 @@ using replay::StreamRecord;
 CUresult Destroy(const Call& call, CUstream stream) {
   const auto record = FindAs<StreamRecord>(stream);
   const CUresult result = call.Real<decltype(&::cuStreamDestroy_v2)>()(replay::ToReal(stream));
-  if (result == CUDA_SUCCESS && record != nullptr) replay::ObjectTable::Get().Remove(record);
+  if (result != CUDA_SUCCESS) return result;
+  if (record != nullptr) replay::ObjectTable::Get().Remove(record);
+  CaptureStreamDestroyed(stream);
   return result;
 }
 

@@ -1,0 +1,18 @@
+// Which streams of the program capture at the moment, beyond their number (captures.h). Thread-safe.
+#ifndef INTERCEPT_CAPTURE_STREAMS_H_
+#define INTERCEPT_CAPTURE_STREAMS_H_
+
+#include <cuda.h>
+
+namespace stasis {
+
+// A stream was destroyed, or a context with all its streams (visible handles): a capture that began there
+// can never be ended. Call them after the driver's call has succeeded.
+void CaptureStreamDestroyed(CUstream stream);
+void CaptureContextGone(CUcontext context);
+// Whether the graph (visible) is one that a capture is making.
+bool IsCaptured(CUgraph graph);
+
+}  // namespace stasis
+
+#endif  // INTERCEPT_CAPTURE_STREAMS_H_
