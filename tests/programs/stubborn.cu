@@ -1,7 +1,7 @@
 // Programs that cannot be paused at once, or not at all; each prints a line when it is where the test wants it, and goes
 // on when it is told to by a line on its command file (argument 2), which the test creates.
 //
-// usage: stubborn MODE COMMAND_FILE    MODE: spin texture ipc managed broken plain
+// usage: stubborn MODE COMMAND_FILE    MODE: spin texture managed broken plain
 #include <cuda_runtime.h>
 #include <sys/inotify.h>
 #include <unistd.h>
@@ -104,11 +104,6 @@ static void MakeTexture(unsigned*) {
   CHECK(cudaDeviceSynchronize());
 }
 
-static void ExportByIpc(unsigned* cell) {
-  cudaIpcMemHandle_t handle;
-  CHECK(cudaIpcGetMemHandle(&handle, cell));
-}
-
 static void MakeManaged(unsigned*) {
   unsigned* managed;
   CHECK(cudaMallocManaged(&managed, 1 << 20));
@@ -130,12 +125,11 @@ int main(int argc, char** argv) {
   const std::string mode = argc == 3 ? argv[1] : "";
   if (mode == "spin") SpinUntilTold(argv[2]);
   else if (mode == "texture") StepsAround(argv[2], MakeTexture);
-  else if (mode == "ipc") StepsAround(argv[2], ExportByIpc);
   else if (mode == "managed") StepsAround(argv[2], MakeManaged);
   else if (mode == "plain") StepsAround(argv[2], nullptr);
   else if (mode == "broken") BreakContext(argv[2]);
   else {
-    std::fprintf(stderr, "usage: stubborn spin|texture|ipc|managed|broken|plain COMMAND_FILE\n");
+    std::fprintf(stderr, "usage: stubborn spin|texture|managed|broken|plain COMMAND_FILE\n");
     return 2;
   }
   return 0;
