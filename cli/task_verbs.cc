@@ -92,12 +92,10 @@ std::string DescribeResume(const std::string& name, const Json& result) {
 }
 
 std::string DescribeCheckpoint(const std::string& name, const Json& result) {
-  return fmt::format(
-      "{}: image {} of {} in {} ({} after {}); {}", name, TextField(result, "image"),
-      Bytes(result, "image_bytes"), TextField(result, "path"),
-      BoolField(result, "stopped") ? "ended" : "stood still for",
-      BoolField(result, "stopped") ? Ms(result, "total_ms") : Ms(result, "standstill_ms"),
-      BoolField(result, "stopped") ? "`stasis restore " + name + "` brings it back" : "it runs on");
+  std::string after = "it stood still for " + Ms(result, "standstill_ms");
+  if (BoolField(result, "stopped")) after = "it is ended; `stasis restore " + name + "` brings it back";
+  return fmt::format("{}: image {} of {} after {} in {}; {}", name, TextField(result, "image"),
+                     Bytes(result, "image_bytes"), Ms(result, "total_ms"), TextField(result, "path"), after);
 }
 
 std::string DescribeMigrate(const std::string& name, const Json& result) {
