@@ -168,7 +168,6 @@ Status Job::BeginCheckpoint() {
 }
 
 Status Job::BeginMigrate() {
-  if (phase_ == Phase::kRunning) RETURN_IF_ERROR(ConnectMembers());
   bool moves = false;
   std::vector<HeldMember> before;
   for (const HeldMember& member : holdings_.members) op_.old_placements.push_back(member.placements);
@@ -192,6 +191,10 @@ Status Job::Begin(std::vector<Step>* plan) {
   bool is_held = phase_ == Phase::kHeld;
   if (request.verb != Verb::kRestore && phase_ == Phase::kAbsent) {
     return Status(StatusCode::kFailedPrecondition, "task " + config_.name + " has ended");
+  }
+  // What forbids it is found before anything is touched.
+  if (phase_ == Phase::kRunning && request.verb != Verb::kResume && request.verb != Verb::kRestore) {
+    RETURN_IF_ERROR(ConnectMembers());
   }
   switch (request.verb) {
     case Verb::kPause:
