@@ -25,6 +25,9 @@ CUresult CopyValue(const T& from, T* to) {
   return CUDA_SUCCESS;
 }
 
+// A driver that shows the program no device counts as never initialised.
+bool NothingVisible() { return VisibleDevices().empty(); }
+
 const int* KeptAttribute(const DeviceIdentity& identity, CUdevice_attribute attribute) {
   switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID:
@@ -42,11 +45,13 @@ const int* KeptAttribute(const DeviceIdentity& identity, CUdevice_attribute attr
 
 CUresult cuDeviceGetCount(const Call& call, int* count) {
   if (!VisibleDevicesRecorded()) return call.Real<decltype(&::cuDeviceGetCount)>()(count);
+  if (NothingVisible()) return CUDA_ERROR_NOT_INITIALIZED;
   return CopyValue(static_cast<int>(VisibleDevices().size()), count);
 }
 
 CUresult cuDeviceGet(const Call& call, CUdevice* device, int ordinal) {
   if (!VisibleDevicesRecorded()) return call.Real<decltype(&::cuDeviceGet)>()(device, ordinal);
+  if (NothingVisible()) return CUDA_ERROR_NOT_INITIALIZED;
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (ordinal < 0 || static_cast<size_t>(ordinal) >= VisibleDevices().size())
     return CUDA_ERROR_INVALID_DEVICE;
@@ -86,10 +91,7 @@ CUresult cuDeviceGetPCIBusId(const Call& call, char* pciBusId, int len, CUdevice
 CUresult cuDeviceGetByPCIBusId(const Call& call, CUdevice* dev, const char* pciBusId) {
   const auto real = call.Real<decltype(&::cuDeviceGetByPCIBusId)>();
   if (!VisibleDevicesRecorded() || dev == nullptr || pciBusId == nullptr) return real(dev, pciBusId);
-  const int found = FindByPciBusId(pciBusId);
-  if (found < 0) return CUDA_ERROR_INVALID_DEVICE;
-  *dev = found;
-  return CUDA_SUCCESS;
+  return NothingVisible() ? CUDA_ERROR_NOT_INITIALIZED : FindByPciBusId(pciBusId, dev);
 }
 
 CUresult cuDeviceTotalMem(const Call& call, unsigned int* bytes, CUdevice dev) {

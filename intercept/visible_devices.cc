@@ -196,12 +196,16 @@ const DeviceIdentity* KeptIdentity(CUdevice virtual_device) {
   return index < identities.devices.size() ? &identities.devices[index] : nullptr;
 }
 
-int FindByPciBusId(const char* pci_bus_id) {
+CUresult FindByPciBusId(const char* pci_bus_id, CUdevice* virtual_device) {
   const std::optional<PciAddress> wanted = ParsePci(pci_bus_id);
+  if (!wanted) return CUDA_ERROR_INVALID_VALUE;
   const std::vector<DeviceIdentity>& devices = TheIdentities().devices;
-  for (size_t i = 0; wanted && i < devices.size(); ++i)
-    if (ParsePci(devices[i].pci_bus_id.c_str()) == wanted) return static_cast<int>(i);
-  return -1;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (ParsePci(devices[i].pci_bus_id.c_str()) != wanted) continue;
+    *virtual_device = static_cast<CUdevice>(i);
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_INVALID_DEVICE;
 }
 
 HiddenVariable::HiddenVariable(const char* name) {

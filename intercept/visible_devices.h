@@ -44,8 +44,9 @@ bool VisibleDevicesRecorded();
 void KeepDeviceIdentities();
 // What to tell about a device, null when the driver is to be asked.
 const DeviceIdentity* KeptIdentity(CUdevice virtual_device);
-// The virtual ordinal with that PCI bus id in the record, -1 when there is none.
-int FindByPciBusId(const char* pci_bus_id);
+// The device with that PCI bus id in the record. CUDA_ERROR_INVALID_DEVICE: none; CUDA_ERROR_INVALID_VALUE:
+// no such form of a bus id.
+CUresult FindByPciBusId(const char* pci_bus_id, CUdevice* virtual_device);
 
 // Takes a variable out of the environment for its lifetime, without moving any other or allocating.
 class HiddenVariable {

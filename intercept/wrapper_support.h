@@ -27,6 +27,46 @@ inline void ReturnHandle(CUresult result, Handle** handle) {
   if (result == CUDA_SUCCESS && handle != nullptr) *handle = replay::ToVisible(*handle);
 }
 
+inline void TranslateHandles(CUDA_MEMCPY2D& copy) {
+  copy.srcArray = replay::ToReal(copy.srcArray);
+  copy.dstArray = replay::ToReal(copy.dstArray);
+}
+
+// The reserved fields are those of CUDA_MEMCPY3D_PEER's contexts, and null here.
+inline void TranslateHandles(CUDA_MEMCPY3D& copy) {
+  copy.srcArray = replay::ToReal(copy.srcArray);
+  copy.dstArray = replay::ToReal(copy.dstArray);
+}
+
+inline void TranslateHandles(CUDA_MEMCPY3D_PEER& copy) {
+  copy.srcArray = replay::ToReal(copy.srcArray);
+  copy.srcContext = replay::ToReal(copy.srcContext);
+  copy.dstArray = replay::ToReal(copy.dstArray);
+  copy.dstContext = replay::ToReal(copy.dstContext);
+}
+
+// For queries: the attributes' events matter to launches alone, which are hooks.
+inline void TranslateHandles(CUlaunchConfig& config) { config.hStream = replay::ToReal(config.hStream); }
+
+// The caller's structure, or a copy of it with real handles while handles are translated.
+template <typename T>
+class RealStruct {
+ public:
+  __attribute__((always_inline)) explicit RealStruct(const T* visible) : real_(visible) {
+    if (__builtin_expect(!replay::Translating(), 1) || visible == nullptr) return;
+    copy_ = *visible;
+    TranslateHandles(copy_);
+    real_ = &copy_;
+  }
+  const T* get() const { return real_; }
+
+ private:
+  const T* real_;
+  union {
+    T copy_;  // not initialised unless it is used
+  };
+};
+
 }  // namespace stasis
 
 #endif  // INTERCEPT_WRAPPER_SUPPORT_H_
