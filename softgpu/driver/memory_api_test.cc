@@ -493,5 +493,34 @@ TEST_F(Api, MipmapLevelsHalveAndAreOwnedByTheWhole) {
   EXPECT_EQ(cuArray3DGetDescriptor(&got, level), CUDA_ERROR_INVALID_HANDLE);
 }
 
+// A program that loads the same code again finds its variables where they were, whatever else it allocated
+// meanwhile.
+TEST_F(Api, ModulesLieFirstFitInAWindowOfTheirOwn) {
+  const char code[] = ".version 8.0\n.target sm_75\n.address_size 64\n.global .u32 word;\n";
+  auto load = [&](CUmodule* module) {
+    CUdeviceptr address = 0;
+    EXPECT_EQ(cuModuleLoadData(module, code), CUDA_SUCCESS);
+    EXPECT_EQ(cuModuleGetGlobal(&address, nullptr, *module, "word"), CUDA_SUCCESS);
+    return address;
+  };
+  CUmodule a, b, c;
+  const CUdeviceptr first = load(&a), second = load(&b);
+  EXPECT_NE(first, second);
+  EXPECT_EQ(cuModuleUnload(a), CUDA_SUCCESS);
+  const CUdeviceptr between = Alloc(4096), large = Alloc(4 << 20);
+  EXPECT_EQ(load(&a), first);
+  EXPECT_EQ(cuModuleUnload(b), CUDA_SUCCESS);
+  // A place that is taken is passed over.
+  void* taken = mmap(reinterpret_cast<void*>(second), kPage, PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  EXPECT_EQ(taken, reinterpret_cast<void*>(second));
+  EXPECT_NE(load(&b), second);
+  EXPECT_EQ(munmap(taken, kPage), 0);
+  EXPECT_EQ(load(&c), second);
+  for (CUmodule module : {a, b, c}) EXPECT_EQ(cuModuleUnload(module), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemFree(between), CUDA_SUCCESS);
+  EXPECT_EQ(cuMemFree(large), CUDA_SUCCESS);
+}
+
 }  // namespace
 }  // namespace softgpu
