@@ -17,6 +17,8 @@ namespace stasis::replay {
 namespace {
 
 constinit std::atomic<uint32_t> g_generation{0};
+// Whether the program had initialised the driver at the last Save(); what it has not done is not done for it.
+bool g_initialised = true;
 
 // Where the variables of the program's code belong while no driver has them.
 PageHold& VariableHold() {
@@ -59,6 +61,8 @@ Status CheckRebuildable() {
 }
 
 Status Save() {
+  int devices = 0;
+  g_initialised = Driver().cuDeviceGetCount(&devices) != CUDA_ERROR_NOT_INITIALIZED;
   for (const RecordPtr& record : ObjectTable::Get().InOrder())
     RETURN_IF_ERROR(record->Save().WithContext("save " + record->Name()));
   for (const ContextPtr& context : ActiveContexts()) RETURN_IF_ERROR(SaveContext(*context));
@@ -78,6 +82,7 @@ Status Teardown() {
 }
 
 Status RebuildContexts() {
+  if (!g_initialised) return {};
   RETURN_IF_ERROR(DriverStatus(Driver().cuInit(0), "cuInit"));
   RestartContextIds();
   RestartStreamIds();
