@@ -245,6 +245,7 @@ Json Job::Run(const Request& request, Progress& progress) {
     if (TaskAlive()) phase_ = Phase::kRunning;
   }
   op_.goal = phase_;
+  op_.active = true;
   std::vector<Step> plan;
   Status status = request.verb == Verb::kCancel ? CancelTask() : Begin(&plan);
   if (!status.ok()) {
@@ -262,6 +263,11 @@ Json Job::Run(const Request& request, Progress& progress) {
   }
   Report(status);
   Json result = ResultJson(VerbName(request.verb), status, op_.answer);
+  op_.active = false;
+  if (guard_.running()) {
+    Status told = Publish(std::nullopt, false);
+    if (!told.ok()) Log(LogLevel::kError, "guardian: " + told.ToString());
+  }
   op_ = Operation();
   gpu_.reset();
   return result;
@@ -459,6 +465,7 @@ Json Job::StateJson(std::optional<Step> step) const {
   return {{"phase", PhaseName(phase_)},
           {"step", step ? StepName(*step) : ""},
           {"goal", PhaseName(op_.goal)},
+          {"active", op_.active},
           {"residency", ResidencyName(residency_)},
           {"freeze", want_freeze_},
           {"restored", restored_},
@@ -498,6 +505,7 @@ Status Job::Adopt(Adopted adopted) {
                FindResidency(fields.String("residency"), &residency_);
   std::string step_name = fields.String("step");
   known = known && (step_name.empty() || FindStep(step_name, &step));
+  bool active = fields.Bool("active");
   want_freeze_ = fields.Bool("freeze");
   restored_ = fields.Bool("restored");
   criu_pid_ = static_cast<pid_t>(fields.Number("criu", 1 << 22));
@@ -512,7 +520,7 @@ Status Job::Adopt(Adopted adopted) {
   Log(LogLevel::kWarning, std::string("took over in phase ") + PhaseName(phase) + ", step " + step_name);
   phase_ = phase;
   op_.goal = goal;
-  if (phase == Phase::kHeld && step_name.empty()) {
+  if (phase == Phase::kHeld && !active) {
     members_.resize(holdings_.members.size());
     RETURN_IF_ERROR(guard_.Start());
     RETURN_IF_ERROR(Publish(std::nullopt, true));

@@ -60,6 +60,7 @@ class Job {
   // What exists only while an operation runs.
   struct Operation {
     Request request;
+    bool active = false;  // its result has not been reported yet
     Phase goal = Phase::kRunning;  // where a failure leads back to
     Progress* progress = nullptr;
     Answer answer;

@@ -5,6 +5,11 @@ namespace {
 
 const Json kEmptyObject = Json::object();
 
+// A value made from a signed type is stored as such, whatever it is.
+bool IsNatural(const Json& value) {
+  return value.is_number_unsigned() || (value.is_number_integer() && value.get<int64_t>() >= 0);
+}
+
 }  // namespace
 
 Result<Json> ParseJsonObject(std::string_view text) {
@@ -50,7 +55,7 @@ std::string JsonFields::StringOr(const char* name, std::string fallback, size_t 
 uint64_t JsonFields::Number(const char* name, uint64_t max) {
   const Json* value = Find(name, true);
   if (!value) return 0;
-  if (value->is_number_unsigned() && value->get<uint64_t>() <= max) return value->get<uint64_t>();
+  if (IsNatural(*value) && value->get<uint64_t>() <= max) return value->get<uint64_t>();
   Fail(std::string("field '") + name + "' is no number, or too large");
   return 0;
 }
@@ -98,7 +103,7 @@ std::vector<int> JsonFields::Ordinals(const char* name, bool optional) {
     return ordinals;
   }
   for (const Json& element : *value) {
-    if (!element.is_number_unsigned() || element.get<uint64_t>() > 1023) {
+    if (!IsNatural(element) || element.get<uint64_t>() > 1023) {
       Fail(std::string("field '") + name + "' holds something else than device numbers");
       return {};
     }

@@ -1,0 +1,119 @@
+#include "ghost/criu.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <span>
+
+namespace stasis {
+namespace {
+
+TEST(CriuLogTest, TheFirstRealErrorIsExplained) {
+  CriuFailure failure = ExplainCriuLog(
+      "(00.000001) Error (criu/util.c:1534): rlimit: Can't setup RLIMIT_NOFILE for self: Operation not "
+      "permitted\n"
+      "(00.004000) Dumping opened files (pid: 4711)\n"
+      "(00.004001) 4711 fdinfo 3: pos:                0 flags:                2/0x1\n"
+      "(00.004002) 4711 fdinfo 5: pos:                0 flags:                2/0x1\n"
+      "(00.004003) Error (criu/sk-unix.c:873): unix: Can't dump half of stream unix connection.\n"
+      "(00.004004) Error (criu/cr-dump.c:1562): Dump files (pid: 4711) failed with -1\n");
+  EXPECT_NE(failure.message.find("process 4711, descriptor 5"), std::string::npos) << failure.message;
+  EXPECT_NE(failure.message.find("outside of the task"), std::string::npos) << failure.message;
+  EXPECT_FALSE(failure.remedy.empty());
+}
+
+TEST(CriuLogTest, EveryExplanationKeepsCriusOwnWords) {
+  struct {
+    const char* line;
+    const char* said;
+  } cases[] = {
+      {"inet: Connected TCP socket, consider using --tcp-established option.", "TCP connection"},
+      {"A session leader of 7(7) is outside of its pid namespace", "session"},
+      {"Can't lookup mount=22 for fd=4 path=/x", "mount"},
+      {"File tmp/x has bad size 168 (expect 114)", "another size"},
+      {"File usr/bin/x has bad build-id", "replaced"},
+      {"Timeout reached. Try to interrupt: 0", "in time"},
+      {"Can't dump ghost file /x of 2 size, increase limit", "too large"},
+      {"write: No space left on device", "disk is full"},
+  };
+  for (const auto& each : cases) {
+    CriuFailure failure = ExplainCriuLog(std::string("(00.1) Error (criu/a.c:1): ") + each.line + "\n");
+    EXPECT_NE(failure.message.find(each.said), std::string::npos) << failure.message;
+    EXPECT_NE(failure.message.find(each.line), std::string::npos) << failure.message;
+    EXPECT_FALSE(failure.remedy.empty()) << each.line;
+  }
+}
+
+TEST(CriuLogTest, UnknownErrorsAreQuotedAndSilenceIsEmpty) {
+  EXPECT_EQ(ExplainCriuLog("(00.1) Error (criu/a.c:1): something new\n").message, "something new");
+  EXPECT_EQ(ExplainCriuLog("all is well\n").message, "");
+}
+
+class ImageBuilder {
+ public:
+  ImageBuilder() {
+    Word(0x54564319);
+    Word(0x56303138);
+  }
+  void Word(uint32_t word) { bytes_.append(reinterpret_cast<const char*>(&word), 4); }
+  static std::string Varint(uint64_t value) {
+    std::string out;
+    for (; value >= 0x80; value >>= 7) out += static_cast<char>(0x80 | (value & 0x7f));
+    return out + static_cast<char>(value);
+  }
+  static std::string Number(int field, uint64_t value) {
+    return Varint(static_cast<uint64_t>(field) << 3) + Varint(value);
+  }
+  static std::string Bytes(int field, const std::string& value) {
+    return Varint((static_cast<uint64_t>(field) << 3) | 2) + Varint(value.size()) + value;
+  }
+  void Regular(const std::string& name, uint64_t flags, uint64_t position, int64_t size) {
+    std::string file =
+        Number(1, 7) + Number(2, flags) + Number(3, position) + Bytes(5, Number(1, 0)) + Bytes(6, name);
+    if (size >= 0) file += Number(8, static_cast<uint64_t>(size));
+    std::string entry = Number(1, 1) + Number(2, 7) + Bytes(3, file);
+    Word(static_cast<uint32_t>(entry.size()));
+    bytes_ += entry;
+  }
+  std::string& bytes() { return bytes_; }
+  Result<std::vector<CriuFile>> Parse() const { return ParseCriuFiles(std::as_bytes(std::span(bytes_))); }
+
+ private:
+  std::string bytes_;
+};
+
+TEST(CriuFilesTest, SizesAndPositionsAreRead) {
+  ImageBuilder image;
+  image.Regular("tmp/data", 2, 5, 1000);
+  image.Regular("/tmp/read", 0, 0, 3);
+  image.Regular("tmp/log", 02001, 500, -1);  // O_WRONLY | O_APPEND
+  image.Regular("dev/null", 1, 0, -1);
+  Result<std::vector<CriuFile>> files = image.Parse();
+  ASSERT_TRUE(files.ok()) << files.status().ToString();
+  ASSERT_EQ(files->size(), 3u);
+  EXPECT_EQ((*files)[0].path, "/tmp/data");
+  EXPECT_EQ((*files)[0].size, 1000u);
+  EXPECT_TRUE((*files)[0].writable);
+  EXPECT_EQ((*files)[1].path, "/tmp/read");
+  EXPECT_FALSE((*files)[1].writable);
+  EXPECT_FALSE((*files)[2].sized);
+  EXPECT_EQ((*files)[2].position, 500u);
+}
+
+TEST(CriuFilesTest, EveryCutIsAnErrorOrAWholeNumberOfEntries) {
+  ImageBuilder image;
+  image.Regular("tmp/data", 2, 5, 1000);
+  image.Regular("tmp/more", 2, 5, 1000);
+  std::string whole = image.bytes();
+  for (size_t size = 0; size < whole.size(); ++size) {
+    Result<std::vector<CriuFile>> files = ParseCriuFiles(std::as_bytes(std::span(whole).first(size)));
+    if (files.ok()) {
+      EXPECT_LE(files->size(), 1u);
+    } else {
+      EXPECT_EQ(files.status().code(), StatusCode::kCorrupt);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stasis

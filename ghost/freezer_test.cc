@@ -1,0 +1,104 @@
+#include "ghost/freezer.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "ghost/proc.h"
+#include "ghost/testing.h"
+
+namespace stasis {
+namespace {
+
+// A process with a child; both write a byte to a pipe again and again.
+class Tree {
+ public:
+  Tree() {
+    int ends[2];
+    EXPECT_EQ(pipe(ends), 0);
+    read_end_ = Fd(ends[0]);
+    root_ = fork();
+    if (root_ == 0) {
+      setpgid(0, 0);
+      (void)!fork();
+      for (char byte = 'x';; usleep(1000)) (void)!write(ends[1], &byte, 1);
+    }
+    setpgid(root_, root_);
+    close(ends[1]);
+  }
+  ~Tree() {
+    kill(-root_, SIGKILL);
+    waitpid(root_, nullptr, 0);
+  }
+  pid_t root() const { return root_; }
+  // Somebody writes.
+  bool Moves() {
+    char buffer[4096];
+    return read(read_end_.get(), buffer, sizeof buffer) > 0;
+  }
+  // One letter a process, as ps(1) shows it.
+  std::string States() {
+    std::string states;
+    Result<std::vector<pid_t>> tree = ProcessTree(root_);
+    for (pid_t pid : tree.ok() ? *tree : std::vector<pid_t>()) {
+      Result<ProcStat> stat = ReadProcStat(pid);
+      states += stat.ok() ? stat->state : '?';
+    }
+    return states;
+  }
+
+ private:
+  Fd read_end_;
+  pid_t root_ = -1;
+};
+
+class FreezerTest : public testing::TestWithParam<FreezeKind> {};
+
+TEST_P(FreezerTest, FreezesTheTreeAndSetsItFree) {
+  Tree tree;
+  ASSERT_TRUE(tree.Moves());
+  Deadline deadline = Deadline::After(std::chrono::seconds(20));
+  Result<Frozen> frozen = FreezeTree(tree.root(), "test", deadline, {GetParam()});
+  if (!frozen.ok() && GetParam() != FreezeKind::kSigstop) {
+    // Without a writable hierarchy there is nothing to freeze by; that the next way is taken is tested below.
+    CgroupMounts mounts = FindCgroupMounts();
+    EXPECT_TRUE(mounts.v1.empty() || mounts.v2.empty() || geteuid() != 0) << frozen.status().ToString();
+    return;
+  }
+  ASSERT_OK(frozen.status());
+  EXPECT_EQ(frozen->kind, GetParam());
+  if (GetParam() == FreezeKind::kSigstop) {
+    EXPECT_EQ(tree.States(), "TT");
+  }
+  if (GetParam() != FreezeKind::kSigstop) {
+    EXPECT_TRUE(Exists(frozen->folder));
+  }
+  ASSERT_OK(ThawTree(*frozen, deadline));
+  if (GetParam() != FreezeKind::kSigstop) {
+    EXPECT_FALSE(Exists(frozen->folder));
+  }
+  ASSERT_OK(ThawTree(*frozen, deadline));
+  EXPECT_TRUE(tree.Moves());
+  EXPECT_EQ(tree.States().find('T'), std::string::npos);
+}
+
+TEST_P(FreezerTest, AKilledTreeCanBeThawed) {
+  Tree tree;
+  Deadline deadline = Deadline::After(std::chrono::seconds(20));
+  Result<Frozen> frozen = FreezeTree(tree.root(), "test", deadline, {GetParam(), FreezeKind::kSigstop});
+  ASSERT_OK(frozen.status());
+  kill(-tree.root(), SIGKILL);
+  ASSERT_OK(ThawTree(*frozen, deadline));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FreezerTest,
+                         testing::Values(FreezeKind::kCgroupV2, FreezeKind::kCgroupV1, FreezeKind::kSigstop));
+
+TEST(FreezeTreeTest, NothingToFreezeIsAnError) {
+  EXPECT_EQ(FreezeTree(0x3ffffff, "test", Deadline::After(std::chrono::seconds(1))).status().code(),
+            StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace stasis

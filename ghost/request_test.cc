@@ -1,0 +1,59 @@
+#include "ghost/request.h"
+
+#include <gtest/gtest.h>
+
+namespace stasis {
+namespace {
+
+TEST(RequestTest, DefaultsAreThoseOfTheProtocol) {
+  Result<Request> request = ParseRequest(R"({"verb":"pause"})");
+  ASSERT_TRUE(request.ok());
+  EXPECT_EQ(request->verb, Verb::kPause);
+  EXPECT_EQ(request->residency, Residency::kDevice);
+  EXPECT_EQ(request->deadline, Duration(std::chrono::seconds(30)));
+  EXPECT_TRUE(request->freeze);
+}
+
+TEST(RequestTest, EveryFieldIsRead) {
+  Result<Request> pause =
+      ParseRequest(R"({"verb":"pause","residency":"disk","deadline_ms":5,"freeze":false})");
+  ASSERT_TRUE(pause.ok());
+  EXPECT_EQ(pause->residency, Residency::kDisk);
+  EXPECT_EQ(pause->deadline, Duration(std::chrono::milliseconds(5)));
+  EXPECT_FALSE(pause->freeze);
+  Result<Request> restore = ParseRequest(R"({"verb":"restore","image":"000002","gpus":[1,0]})");
+  ASSERT_TRUE(restore.ok());
+  EXPECT_EQ(restore->image, "000002");
+  EXPECT_EQ(restore->gpus, (std::vector<int>{1, 0}));
+  Result<Request> cancel = ParseRequest(R"({"verb":"cancel","what":"operation"})");
+  ASSERT_TRUE(cancel.ok());
+  EXPECT_FALSE(cancel->whole_task);
+  EXPECT_TRUE(ParseRequest(R"({"verb":"checkpoint","stop":true})")->stop);
+}
+
+TEST(RequestTest, AnythingElseIsInvalid) {
+  for (const char* text :
+       {"", "null", "[]", "{}", R"({"verb":7})", R"({"verb":"explode"})", R"({"verb":"status","x":1})",
+        R"({"verb":"pause","residency":"moon"})", R"({"verb":"pause","deadline_ms":-1})",
+        R"({"verb":"pause","deadline_ms":1.5})", R"({"verb":"pause","deadline_ms":99999999999})",
+        R"({"verb":"migrate"})", R"({"verb":"migrate","gpus":[]})", R"({"verb":"migrate","gpus":["0"]})",
+        R"({"verb":"resume","gpus":[-1]})", R"({"verb":"restore","image":5})",
+        R"({"verb":"cancel","what":"all"})", R"({"verb":"pause","freeze":1})",
+        R"({"verb":"checkpoint","gpus":[0]})"}) {
+    EXPECT_EQ(ParseRequest(text).status().code(), StatusCode::kInvalidArgument) << text;
+  }
+}
+
+TEST(ResultTest, FailuresNameEverything) {
+  Answer answer;
+  answer.remedy = "do this";
+  answer.left = "rolled-back";
+  answer.blockers = {{1, 2, "cuStreamSynchronize", {"main+0x1 (a)"}}};
+  Json json = ResultJson("pause", Status(StatusCode::kTimeout, "late\xff"), answer);
+  EXPECT_EQ(json["code"], "TIMEOUT");
+  EXPECT_EQ(json["blockers"][0]["stack"][0], "main+0x1 (a)");
+  EXPECT_TRUE(ParseJsonObject(JsonText(json)).ok()) << "whatever bytes a message holds";
+}
+
+}  // namespace
+}  // namespace stasis
