@@ -324,7 +324,8 @@ CUresult CUDAAPI cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t* flags) 
   if (!entry.ok()) return entry.result();
   std::shared_ptr<GraphExec> exec = entry.state().graph_execs.Find(hGraphExec);
   if (exec == nullptr || flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *flags = exec->flags();
+  // Uploading is what the call did, not what the executable graph is (cuda.h).
+  *flags = exec->flags() & ~static_cast<cuuint64_t>(CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD);
   return CUDA_SUCCESS;
 }
 

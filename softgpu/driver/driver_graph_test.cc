@@ -168,8 +168,17 @@ TEST_F(GraphTest, ChildGraphsRunInPlace) {
   OK(cuGraphAddKernelNode(&copy, graph, &node, 1, &params));
   OK(cuGraphChildGraphNodeGetGraph(node, &embedded));
   size_t count = 1;
-  CUgraphNode inner;
+  CUgraphNode inner, cloned_node;
   OK(cuGraphGetNodes(embedded, &inner, &count));
+  // A clone has a graph of its own inside, which lives as long as its node.
+  CUgraph clone, cloned;
+  OK(cuGraphClone(&clone, graph));
+  OK(cuGraphNodeFindInClone(&cloned_node, node, clone));
+  OK(cuGraphChildGraphNodeGetGraph(cloned_node, &cloned));
+  OK(cuGraphNodeFindInClone(&cloned_node, inner, cloned));
+  OK(cuGraphDestroy(clone));
+  EXPECT_EQ(cuGraphGetNodes(cloned, nullptr, &count), CUDA_ERROR_INVALID_HANDLE);
+  count = 1;
   CUgraphExec exec;
   OK(cuGraphInstantiate(&exec, graph, 0));
   OK(cuGraphNodeSetEnabled(exec, copy, 0));

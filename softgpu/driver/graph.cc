@@ -61,6 +61,15 @@ void ReleaseUserObjects(std::map<std::shared_ptr<UserObject>, uint64_t> objects)
   }
 }
 
+ChildAction::ChildAction(std::shared_ptr<Graph> graph)
+    : Action(CU_GRAPH_NODE_TYPE_GRAPH, Runs::kInline), graph(std::move(graph)) {
+  State::Get()->graphs.Add(this->graph);
+}
+
+ChildAction::~ChildAction() {
+  if (State* state = State::Get()) state->graphs.Remove(graph->handle());
+}
+
 Graph::~Graph() {
   State* state = State::Get();
   for (const std::shared_ptr<Node>& node : nodes_) {

@@ -79,11 +79,11 @@ class Graph : public std::enable_shared_from_this<Graph> {
   std::map<std::shared_ptr<UserObject>, uint64_t> user_objects_;
 };
 
-// A node that runs a graph of its own; the copy belongs to the node.
+// A node that runs a graph of its own; the copy belongs to the node, and its handle lives as long.
 class ChildAction final : public Action {
  public:
-  explicit ChildAction(std::shared_ptr<Graph> graph)
-      : Action(CU_GRAPH_NODE_TYPE_GRAPH, Runs::kInline), graph(std::move(graph)) {}
+  explicit ChildAction(std::shared_ptr<Graph> graph);
+  ~ChildAction() override;
   const std::shared_ptr<Graph> graph;
 };
 

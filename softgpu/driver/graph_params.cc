@@ -73,9 +73,7 @@ CUresult MakeChild(CUgraph handle, ActionPtr* out) {
   std::shared_ptr<Graph> graph = State::Get()->graphs.Find(handle);
   if (graph == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (graph->HasMemoryNodes()) return CUDA_ERROR_NOT_SUPPORTED;
-  std::shared_ptr<Graph> clone = graph->Clone();
-  State::Get()->graphs.Add(clone);
-  *out = std::make_shared<ChildAction>(std::move(clone));
+  *out = std::make_shared<ChildAction>(graph->Clone());
   return CUDA_SUCCESS;
 }
 
