@@ -191,6 +191,7 @@ Status GraphExecRecord::Check() {
   if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0)
     return Errorf(StatusCode::kUnsupported, "%s can be launched by the device (%s)", Name().c_str(),
                   "CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH");
+  const ContextScope context(context_);
   std::vector<CUgraph> graphs = {snapshot_, update_};
   for (const Override& override : overrides_) graphs.push_back(override.child);
   GraphData data;
@@ -232,6 +233,7 @@ Status GraphExecRecord::Save() {
   RETURN_IF_ERROR(
       DriverStatus(Driver().cuGraphExecGetFlags(reinterpret_cast<CUgraphExec>(real()), &saved_.flags),
                    "cuGraphExecGetFlags"));
+  const ContextScope context(context_);
   RETURN_IF_ERROR(ReadPrivate(snapshot_, &saved_.graph));
   if (update_ != nullptr) RETURN_IF_ERROR(ReadPrivate(update_, &saved_.update));
   GraphNodeIndex index;

@@ -103,6 +103,7 @@ Status GraphRecord::Check() {
   if (references_.untracked())
     return Errorf(StatusCode::kUnsupported, "%s: a user object is held by a child graph (%s)", Name().c_str(),
                   "cuGraphRetainUserObject");
+  const ContextScope context(context_);
   GraphData data;
   return ReadGraph(handle(), &data).WithContext(Name());
 }
@@ -138,6 +139,7 @@ Status GraphRecord::SaveClones() {
 Status GraphRecord::Save() {
   data_ = GraphData();
   if (handle() == nullptr) return {};
+  const ContextScope context(context_);
   RETURN_IF_ERROR(ReadGraph(handle(), &data_).WithContext(Name()));
   SaveParts(data_);
   return SaveClones();
