@@ -131,7 +131,9 @@ Status CodeImage::ReadFacts() {
 
 Status CodeImage::Check() {
   if (size_ == 0) return Errorf(StatusCode::kUnsupported, "its image is of an unknown form");
-  if (!beginning_.empty() && (!IsInLoadedObject(data_, size_) || !BeginsWith(data_, beginning_)))
+  const bool in_place = beginning_.empty() || (IsInLoadedObject(data_, size_) &&
+                                               std::memcmp(data_, beginning_.data(), beginning_.size()) == 0);
+  if (!in_place)
     return Errorf(StatusCode::kUnsupported, "the library that held its image is no longer loaded");
   RETURN_IF_ERROR(ReadFacts());
   if (facts_.hidden_state.empty()) return {};
