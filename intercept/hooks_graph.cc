@@ -53,7 +53,7 @@ CUresult cuGraphDestroy(const Call& call, CUgraph hGraph) {
 }
 
 CUresult cuGraphDestroyNode(const Call& call, CUgraphNode hNode) {
-  const std::vector<uint64_t> parts = replay::PrepareNodeDestroy(hNode);
+  const std::vector<replay::RecordPtr> parts = replay::PrepareNodeDestroy(hNode);
   const CUresult result = call.Real<decltype(&::cuGraphDestroyNode)>()(ToReal(hNode));
   if (result == CUDA_SUCCESS) replay::NoteNodeDestroyed(parts);
   return result;

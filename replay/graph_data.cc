@@ -14,10 +14,12 @@ namespace stasis::replay {
 
 namespace {
 
-// Whether there will be an object for that handle of the program after a rebuild.
+// The program's handle of the driver's object, which will be there after a rebuild; null when we know of
+// none. (ToVisible() passes on what it does not know, and that may be the handle of something else.)
 template <typename Handle>
-bool IsRebuilt(Handle* visible) {
-  return ObjectTable::Get().Find(reinterpret_cast<uint64_t>(visible)) != nullptr;
+Handle* Known(Handle* real) {
+  const RecordPtr record = ObjectTable::Get().FindReal(reinterpret_cast<uint64_t>(real));
+  return record == nullptr ? nullptr : reinterpret_cast<Handle*>(record->visible());
 }
 
 Status Refuse(const char* what) {
@@ -116,10 +118,10 @@ Status ReadArguments(const CUDA_KERNEL_NODE_PARAMS& params, GraphNodeData* node)
 Status ReadForeignFunction(CUfunction real, GraphNodeData* node) {
   CUmodule module = nullptr;
   const char* name = nullptr;
-  if (Driver().cuFuncGetModule(&module, real) != CUDA_SUCCESS || !IsRebuilt(ToVisible(module)) ||
+  if (Driver().cuFuncGetModule(&module, real) != CUDA_SUCCESS || Known(module) == nullptr ||
       Driver().cuFuncGetName(&name, real) != CUDA_SUCCESS)
     return Refuse("kernel node with a function of an unknown module");
-  node->module = ToVisible(module);
+  node->module = Known(module);
   node->function = name;
   return {};
 }
@@ -130,22 +132,22 @@ Status ReadKernel(GraphNodeData* node) {
                                "cuGraphKernelNodeGetParams"));
   RETURN_IF_ERROR(ReadArguments(params, node));
   CUDA_KERNEL_NODE_PARAMS_v3& out = node->params.kernel;
-  out.func = ToVisible(params.func);
-  out.kern = params.func == nullptr ? ToVisible(params.kern) : nullptr;
-  out.ctx = params.func == nullptr ? ToVisible(params.ctx) : nullptr;
+  out.func = Known(params.func);
+  out.kern = params.func == nullptr ? Known(params.kern) : nullptr;
+  out.ctx = params.func == nullptr ? Known(params.ctx) : nullptr;
   out.gridDimX = params.gridDimX, out.gridDimY = params.gridDimY, out.gridDimZ = params.gridDimZ;
   out.blockDimX = params.blockDimX, out.blockDimY = params.blockDimY, out.blockDimZ = params.blockDimZ;
   out.sharedMemBytes = params.sharedMemBytes;
-  if (params.func != nullptr && !IsRebuilt(out.func)) RETURN_IF_ERROR(ReadForeignFunction(params.func, node));
-  if (params.func == nullptr && !IsRebuilt(out.kern))
+  if (params.func != nullptr && out.func == nullptr) RETURN_IF_ERROR(ReadForeignFunction(params.func, node));
+  if (params.func == nullptr && out.kern == nullptr)
     return Refuse("kernel node with a kernel of an unknown library");
   return ReadAttributes(node);
 }
 
 Status CheckArray(CUmemorytype type, CUarray* array) {
   if (type != CU_MEMORYTYPE_ARRAY) return {};
-  *array = ToVisible(*array);
-  return IsRebuilt(*array) ? Status() : Refuse("copy node with an array that is not tracked");
+  *array = Known(*array);
+  return *array != nullptr ? Status() : Refuse("copy node with an array that is not tracked");
 }
 
 Status ReadCopy(GraphNodeData* node) {
@@ -178,8 +180,8 @@ Status ReadEvent(GraphNodeData* node) {
   const CUresult result = record ? Driver().cuGraphEventRecordNodeGetEvent(node->real, &event)
                                  : Driver().cuGraphEventWaitNodeGetEvent(node->real, &event);
   RETURN_IF_ERROR(DriverStatus(result, "cuGraphEvent{Record,Wait}NodeGetEvent"));
-  event = ToVisible(event);
-  if (!IsRebuilt(event)) return Refuse("event node whose event was destroyed");
+  event = Known(event);
+  if (event == nullptr) return Refuse("event node whose event was destroyed");
   (record ? node->params.eventRecord.event : node->params.eventWait.event) = event;
   return {};
 }
@@ -189,7 +191,7 @@ Status ReadMemOps(GraphNodeData* node) {
   RETURN_IF_ERROR(DriverStatus(Driver().cuGraphBatchMemOpNodeGetParams(node->real, &batch),
                                "cuGraphBatchMemOpNodeGetParams"));
   node->operations.assign(batch.paramArray, batch.paramArray + batch.count);
-  node->params.memOp.ctx = ToVisible(batch.ctx);
+  node->params.memOp.ctx = Known(batch.ctx);
   node->params.memOp.count = batch.count;
   node->params.memOp.flags = batch.flags;
   return {};

@@ -41,18 +41,20 @@ void PairClones(CUgraph original, CUgraph clone, std::vector<std::pair<CUgraphNo
   }
 }
 
-std::vector<uint64_t> PartsOf(const GraphHandles& handles) {
-  std::vector<uint64_t> parts;
-  for (CUgraphNode node : handles.nodes) parts.push_back(Number(ToVisible(node)));
-  for (CUgraph child : handles.children) parts.push_back(Number(ToVisible(child)));
+// By the driver's handles: the same numbers may be the program's handles of other objects.
+std::vector<RecordPtr> PartsOf(const GraphHandles& handles) {
+  std::vector<RecordPtr> parts;
+  const auto add = [&parts](uint64_t real) {
+    RecordPtr record = ObjectTable::Get().FindReal(real);
+    if (record != nullptr && record->kind() == ObjectKind::kGraphNode) parts.push_back(std::move(record));
+  };
+  for (CUgraphNode node : handles.nodes) add(Number(node));
+  for (CUgraph child : handles.children) add(Number(child));
   return parts;
 }
 
-void ForgetParts(const std::vector<uint64_t>& parts) {
-  for (uint64_t part : parts) {
-    const RecordPtr record = ObjectTable::Get().Find(part);
-    if (record != nullptr && record->kind() == ObjectKind::kGraphNode) ObjectTable::Get().Remove(record);
-  }
+void ForgetParts(const std::vector<RecordPtr>& parts) {
+  for (const RecordPtr& part : parts) ObjectTable::Get().Remove(part);
 }
 
 // Memory that a graph's allocation node has given to the program, and that lives on without any graph.
@@ -209,7 +211,7 @@ void NoteGraphDestroyed(const DyingGraph& graph) {
   ForgetParts(graph.parts);
 }
 
-std::vector<uint64_t> PrepareNodeDestroy(CUgraphNode node) {
+std::vector<RecordPtr> PrepareNodeDestroy(CUgraphNode node) {
   if (!Translating()) return {};
   GraphHandles handles;
   const CUgraphNode real = ToReal(node);
@@ -224,7 +226,7 @@ std::vector<uint64_t> PrepareNodeDestroy(CUgraphNode node) {
   return PartsOf(handles);
 }
 
-void NoteNodeDestroyed(const std::vector<uint64_t>& parts) { ForgetParts(parts); }
+void NoteNodeDestroyed(const std::vector<RecordPtr>& parts) { ForgetParts(parts); }
 
 void NoteCaptureGraphGone(CUgraph graph) {
   DyingGraph dying;

@@ -150,13 +150,13 @@ void NoteGraph(CUgraph* graph, CUgraph original);
 // Before and after the destruction of a graph (visible).
 struct DyingGraph {
   std::shared_ptr<GraphRecord> record;
-  std::vector<uint64_t> parts;  // visible
+  std::vector<RecordPtr> parts;
 };
 DyingGraph PrepareGraphDestroy(CUgraph graph);
 void NoteGraphDestroyed(const DyingGraph& graph);
 // The same for one node.
-std::vector<uint64_t> PrepareNodeDestroy(CUgraphNode node);
-void NoteNodeDestroyed(const std::vector<uint64_t>& parts);
+std::vector<RecordPtr> PrepareNodeDestroy(CUgraphNode node);
+void NoteNodeDestroyed(const std::vector<RecordPtr>& parts);
 // A capture ended without a graph: the one it was making, which the program may know, is gone.
 void NoteCaptureGraphGone(CUgraph graph);
 // A child graph was cloned into `parent`, both visible.
