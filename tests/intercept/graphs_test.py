@@ -92,6 +92,35 @@ class GraphsTest(unittest.TestCase):
         _, always = self.paused(lambda _: True, RECONSTRUCT)
         self.assertEqual(always, never)
 
+    def stencil(self, graph, pause=lambda task: None, **extra):
+        """What the sample prints, with `pause` called after each line of it."""
+        program = subprocess.Popen([built("samples/stencil"), "--width", "66", "--height", "66", "--iterations", "2000",
+                                    "--report-every", "50", "--graph", graph], env=self.node.env(**extra), text=True,
+                                   stdout=subprocess.PIPE, preexec_fn=die_with_parent)
+        with program:
+            task = wait_for_task(extra["STASIS_TASK"], program.pid) if extra else None
+            lines = []
+            for line in program.stdout:
+                lines.append(line)
+                if task and len(lines) < 10:
+                    pause(task)
+            if task:
+                task.close()
+        self.assertEqual(program.returncode, 0)
+        return [line for line in lines if "seconds" not in line]
+
+    def test_stencil(self):
+        def pause(task):
+            task.unpause(task.pause(strategy), self.driver)
+
+        for graph in ("capture", "explicit"):
+            undisturbed = self.stencil(graph)
+            for strategy in (RECONSTRUCT, DRIVER_CHECKPOINT):
+                with (self.subTest(graph=graph, strategy=strategy),
+                      tempfile.TemporaryDirectory(prefix="stasis-task-") as folder):
+                    self.assertEqual(self.stencil(graph, pause, LD_PRELOAD=built("lib/libstasis.so"), STASIS_TASK=folder,
+                                                  STASIS_DRIVER=self.driver), undisturbed)
+
 
 if __name__ == "__main__":
     unittest.main()
