@@ -94,11 +94,16 @@ Result<UnixListener> ListenAsSuccessor(const std::string& path) {
   }
 }
 
+// A guardian without a ghost is about to become one, with all that the task has given away: its lock comes
+// free when it listens. A guardian with a ghost is never waited for, as that ghost answers.
 Result<UnixListener> ListenAsFirst(const CommandLine& line, const std::string& path) {
-  ASSIGN_OR_RETURN(UnixListener listener, UnixListener::Listen(path));
-  // A guardian without a ghost is about to become one, with all that the task has given away.
-  RETURN_IF_ERROR(LockAsGuardian(line.arguments, /*wait=*/false).status());
-  return listener;
+  Result<Fd> ghost = ConnectUnix(path, Deadline::After(std::chrono::seconds(5)));
+  if (ghost.ok() || ghost.status().code() == StatusCode::kTimeout) {
+    return Status(StatusCode::kAlreadyExists, "the task has a ghost");
+  }
+  RETURN_IF_ERROR(PrepareSocketDirectory(path));
+  ASSIGN_OR_RETURN(Fd lock, LockAsGuardian(line.arguments, /*wait=*/true));
+  return UnixListener::Listen(path);
 }
 
 Status Serve(const CommandLine& line, const TaskPaths& paths) {
@@ -145,7 +150,10 @@ int Main(int argc, char** argv) {
   if (status.ok()) return 0;
   RawLog(LogLevel::kError, "%s", status.ToString().c_str());
   std::fprintf(stderr, "stasis-ghost: %s\n", status.ToString().c_str());
-  return status.code() == StatusCode::kAlreadyExists ? kExitTaken : kExitFailure;
+  if (status.code() != StatusCode::kAlreadyExists) return kExitFailure;
+  // Whoever had this ghost started is served by the other one.
+  TellReady(line.ready_fd);
+  return kExitTaken;
 }
 
 }  // namespace

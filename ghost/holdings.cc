@@ -440,6 +440,7 @@ Json Holdings::Describe() const {
     for (auto [virtual_ordinal, physical] : member.placements)
       placements.push_back({virtual_ordinal, physical});
     list.push_back({{"nspid", member.nspid},
+                    {"pid", member.pid},
                     {"strategy", static_cast<int>(member.strategy)},
                     {"driver_version", member.driver_version},
                     {"devices", std::move(devices)},
@@ -475,6 +476,7 @@ Result<Holdings> Holdings::Adopt(const Json& description, std::vector<Fd> fds) {
     JsonFields in(*element, "member");
     HeldMember member;
     member.nspid = static_cast<pid_t>(in.Number("nspid", 1 << 22));
+    member.pid = static_cast<pid_t>(in.Number("pid", 1 << 22));
     member.strategy = static_cast<TaskStrategy>(in.Number("strategy", 1));
     member.driver_version = static_cast<int32_t>(in.Number("driver_version", INT32_MAX));
     for (const Json* device : in.Objects("devices", 64))

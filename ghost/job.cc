@@ -259,6 +259,11 @@ Json Job::Run(const Request& request, Progress& progress) {
     if (request.verb == Verb::kCheckpoint) SetRecord("checkpointing");
     if (request.verb == Verb::kRestore) SetRecord("restoring");
     status = Walk(plan);
+    if (!status.ok() && op_.committed && op_.request.stop && phase_ == Phase::kAbsent) {
+      // All that was asked for is done.
+      op_.answer.notes.push_back(std::string(status.message()));
+      status = Status();
+    }
     if (!status.ok()) Undo();
   }
   Report(status);
@@ -327,7 +332,7 @@ Status Job::Do(Step step) {
     case Step::kThaw: {
       RETURN_IF_ERROR(ThawTree(frozen_, Deadline::After(kThawTime)));
       frozen_ = Frozen();
-      return Status();
+      return ConnectHeld();
     }
     case Step::kDeafen:
       return Deafen();
@@ -520,17 +525,25 @@ Status Job::Adopt(Adopted adopted) {
   Log(LogLevel::kWarning, std::string("took over in phase ") + PhaseName(phase) + ", step " + step_name);
   phase_ = phase;
   op_.goal = goal;
+  // This process may die as its predecessor did.
+  op_.active = active;
+  RETURN_IF_ERROR(guard_.Start());
+  RETURN_IF_ERROR(Publish(std::nullopt, true));
+  Status status;
   if (phase == Phase::kHeld && !active) {
     members_.resize(holdings_.members.size());
-    RETURN_IF_ERROR(guard_.Start());
-    RETURN_IF_ERROR(Publish(std::nullopt, true));
-    SetRecord("paused");
-    return Status();
+  } else {
+    status = Recover(goal, adopted.state);
   }
-  Status status = Recover(goal, adopted.state);
-  SetRecord(phase_ == Phase::kHeld ? "paused" : phase_ == Phase::kRunning ? "running" : "ended");
   op_ = Operation();
   gpu_.reset();
+  if (phase_ == Phase::kRunning || phase_ == Phase::kAbsent) {
+    guard_.Dismiss();
+  } else {
+    Status told = Publish(std::nullopt, true);
+    if (status.ok()) status = std::move(told);
+  }
+  SetRecord(phase_ == Phase::kRunning ? "running" : phase_ == Phase::kAbsent ? "ended" : "paused");
   return status;
 }
 

@@ -60,7 +60,7 @@ class Job {
   // What exists only while an operation runs.
   struct Operation {
     Request request;
-    bool active = false;  // its result has not been reported yet
+    bool active = false;           // its result has not been reported yet
     Phase goal = Phase::kRunning;  // where a failure leads back to
     Progress* progress = nullptr;
     Answer answer;
@@ -112,6 +112,7 @@ class Job {
   Status Release(bool only_quiesced);
   Status Deafen();
   Status Listen();
+  Status ConnectHeld();
   Status Attach();
   Status AttachMember(Member& member, const HeldMember& held);
   Status Reopen();

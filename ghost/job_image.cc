@@ -138,7 +138,8 @@ Status Job::DescribeDump(const std::string& criu_folder, const std::string& file
   ASSIGN_OR_RETURN(std::vector<CriuFile> files, ParseCriuFiles(std::as_bytes(std::span(image))));
   std::map<std::string, ManifestFile> by_path;
   for (const CriuFile& file : files) {
-    // What is in the image itself (deleted files) or has no size worth comparing (devices) is CRIU's business.
+    // What is in the image itself (deleted files) or has no size worth comparing (devices) is CRIU's
+    // business.
     uint64_t now = 0;
     if (!RegularSize(file.path, &now)) continue;
     ManifestFile& entry = by_path[file.path];

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/unix_socket.h"
 #include "ghost/files.h"
 #include "ghost/job.h"
 #include "ghost/proc.h"
@@ -204,6 +205,11 @@ Status Job::Listen() {
         ThawTree({FreezeKind::kSigstop, "", "", process_.init_pid}, Deadline::After(kPromptTime)));
     left_stopped_ = false;
   }
+  return ConnectHeld();
+}
+
+// Connections to those that have released and have none: they are deaf, or their ghost was another one.
+Status Job::ConnectHeld() {
   ASSIGN_OR_RETURN(std::vector<pid_t> tree, ProcessTree(process_.init_pid));
   members_.resize(holdings_.members.size());
   for (size_t i = 0; i < members_.size(); ++i) {
@@ -213,10 +219,15 @@ Status Job::Listen() {
     if (held.pid == 0) {
       return Errorf(StatusCode::kPeerDied, "process %d of the task has ended", held.nspid);
     }
-    // One that listens already takes no notice.
-    RETURN_IF_ERROR(WakeMember(held.pid));
     std::string path = paths_.Ctl() + "/" + std::to_string(held.nspid) + ".sock";
-    ASSIGN_OR_RETURN(members_[i], Member::Connect(path, held.pid, Deadline::After(kPromptTime), true));
+    Deadline deadline = Deadline::After(kPromptTime);
+    // A wake-up that nobody sleeps for would stay pending, and wake the process when it goes deaf the next
+    // time.
+    StatusCode heard = ConnectUnix(path, deadline).status().code();
+    if (heard == StatusCode::kNotFound || heard == StatusCode::kUnavailable) {
+      RETURN_IF_ERROR(WakeMember(held.pid));
+    }
+    ASSIGN_OR_RETURN(members_[i], Member::Connect(path, held.pid, deadline, true));
   }
   return Status();
 }

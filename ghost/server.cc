@@ -36,9 +36,30 @@ void Server::Run(bool expect_client) {
     pollfd wait{listener_.fd(), POLLIN, 0};
     if (poll(&wait, 1, kFirstClientMs) > 0) Accept();
   }
-  while (!Idle()) Poll(job_.held() && !running_ ? kSignalPollMs : -1);
-  // What connects from now on starts another ghost.
+  do {
+    while (!Idle()) Poll(job_.held() && !running_ ? kSignalPollMs : -1);
+  } while (LateClients());
+}
+
+// Nobody finds the socket any more, so who has connected until now is all there will be. They are not turned
+// away.
+bool Server::LateClients() {
+  std::string path = listener_.path();
+  (void)unlink(path.c_str());
+  for (size_t before = clients_.size() + 1; clients_.size() != before;) {
+    before = clients_.size();
+    Accept();
+  }
   listener_.Close();
+  if (clients_.empty()) return false;
+  Result<UnixListener> again = UnixListener::Listen(path);
+  if (!again.ok()) {
+    // Another ghost was started in between, and is the one to ask.
+    RawLog(LogLevel::kWarning, "listen again: %s", again.status().ToString().c_str());
+    return false;
+  }
+  listener_ = *std::move(again);
+  return true;
 }
 
 void Server::Poll(int timeout_ms) {
@@ -161,25 +182,27 @@ void Server::Start(Asked asked) {
            {{"phase", report.phase}, {"done", report.done}, {"total", report.total}});
     });
     Json result = job_.Run(asked.request, progress);
-    Post(asked.client, asked.request_id, kResult, result);
     std::lock_guard lock(mutex_);
-    finished_ = true;
+    result_ = std::move(result);
     uint64_t one = 1;
     (void)!write(wake_.get(), &one, sizeof one);
   });
 }
 
+// The result goes out when everything is ready for the client's next request.
 void Server::Finish() {
+  std::optional<Json> result;
   {
     std::lock_guard lock(mutex_);
-    if (!finished_) return;
-    finished_ = false;
+    result.swap(result_);
   }
+  if (!result) return;
   worker_.join();
-  running_.reset();
+  Asked done = *std::exchange(running_, std::nullopt);
+  Post(done.client, done.request_id, kResult, *result);
+  Flush();
   if (!queued_) return;
-  Asked next = *std::move(queued_);
-  queued_.reset();
+  Asked next = *std::exchange(queued_, std::nullopt);
   Start(std::move(next));
 }
 

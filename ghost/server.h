@@ -40,6 +40,7 @@ class Server {
   };
 
   bool Idle() const;
+  bool LateClients();
   void Poll(int timeout_ms);
   void Accept();
   void Read(Client& client);
@@ -65,7 +66,7 @@ class Server {
 
   std::mutex mutex_;
   std::vector<std::pair<uint64_t, Message>> posted_;  // guarded by mutex_
-  bool finished_ = false;                             // guarded by mutex_
+  std::optional<Json> result_;                        // of the operation that has ended; guarded by mutex_
 };
 
 }  // namespace stasis

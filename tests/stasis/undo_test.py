@@ -101,7 +101,12 @@ class Undo(unittest.TestCase):
         name = verb.partition("-")[0]
         if status == 0:
             if name == "pause":
-                self.must(job, "resume")
+                # The fault may lie on the way back, in the ghost that holds the pause.
+                again, second = self.call(job, "resume")
+                self.assertTrue(again == 0 or second.get("left") != "lost", second)
+                if job.alive() and again != 0:
+                    again, second = self.call(job, "resume")
+                    self.assertTrue(again == 0 or second["code"] == "FAILED_PRECONDITION", second)
             elif verb == "checkpoint-stop":
                 job.wait()
                 self.must(job, "restore")
@@ -151,7 +156,7 @@ class Undo(unittest.TestCase):
 
 class UndoByDriverCheckpoint(Undo):
     strategy = "driver-checkpoint"
-    verbs = tuple(verb for verb in VERBS if verb != "migrate")
+    verbs = VERBS
 
 
 if __name__ == "__main__":
