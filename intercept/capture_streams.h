@@ -4,6 +4,10 @@
 
 #include <cuda.h>
 
+#include <vector>
+
+#include "base/task_protocol.h"
+
 namespace stasis {
 
 // A stream was destroyed, or a context with all its streams (visible handles): a capture that began there
@@ -12,6 +16,8 @@ void CaptureStreamDestroyed(CUstream stream);
 void CaptureContextGone(CUcontext context);
 // Whether the graph (visible) is one that a capture is making.
 bool IsCaptured(CUgraph graph);
+// "stream capture", with the thread that began it, for each capture in progress.
+std::vector<TaskBlocker> CaptureBlockers();
 
 }  // namespace stasis
 

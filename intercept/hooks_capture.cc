@@ -23,6 +23,7 @@ struct CaptureOrigin {
   CUcontext context;  // visible
   CUgraph graph;      // visible, once the program has asked; null for a graph that was there before
   bool own_graph;
+  pid_t begun_by;
 };
 
 constinit std::mutex g_mutex;  // a leaf
@@ -36,9 +37,7 @@ bool IsPerThread(const Call& call, CUstream stream) {
   return stream == CU_STREAM_PER_THREAD || (stream == nullptr && call.per_thread());
 }
 
-pid_t ThreadOf(const Call& call, CUstream stream) {
-  return IsPerThread(call, stream) ? static_cast<pid_t>(syscall(SYS_gettid)) : 0;
-}
+pid_t ThisThread() { return static_cast<pid_t>(syscall(SYS_gettid)); }
 
 CUcontext VisibleContext() {
   CUcontext context = nullptr;
@@ -47,8 +46,14 @@ CUcontext VisibleContext() {
 }
 
 CaptureOrigin OriginOf(const Call& call, CUstream stream) {
-  const pid_t thread = ThreadOf(call, stream);
-  return {thread != 0 ? CU_STREAM_PER_THREAD : stream, thread, VisibleContext(), nullptr, true};
+  const pid_t thread = ThisThread();
+  const bool per_thread = IsPerThread(call, stream);
+  return {per_thread ? CU_STREAM_PER_THREAD : stream,
+          per_thread ? thread : 0,
+          VisibleContext(),
+          nullptr,
+          true,
+          thread};
 }
 
 bool Same(const CaptureOrigin& a, const CaptureOrigin& b) {
@@ -103,6 +108,13 @@ bool IsCaptured(CUgraph graph) {
   return std::any_of(Origins().begin(), Origins().end(), [graph](const CaptureOrigin& origin) {
     return origin.own_graph && origin.graph == graph;
   });
+}
+
+std::vector<TaskBlocker> CaptureBlockers() {
+  std::vector<TaskBlocker> blockers;
+  std::lock_guard<std::mutex> lock(g_mutex);
+  for (const CaptureOrigin& origin : Origins()) blockers.push_back({origin.begun_by, "stream capture"});
+  return blockers;
 }
 
 }  // namespace stasis

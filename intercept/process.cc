@@ -16,6 +16,7 @@
 #include "intercept/gate.h"
 #include "intercept/taint.h"
 #include "intercept/visible_devices.h"
+#include "replay/graph_records.h"
 #include "vmm/real_driver.h"
 
 namespace stasis {
@@ -61,6 +62,8 @@ void Start() {
   OpenRealDriver();
   if (!g_fork_handled) pthread_atfork(nullptr, nullptr, ResetInChild);
   g_fork_handled = true;
+  // Copies of graphs are for a rebuild alone.
+  replay::KeepGraphSnapshots(!g_task_folder->empty() && ChosenStrategy() == TaskStrategy::kReconstruct);
   if (g_task_folder->empty()) return;
   RegisterGateBarrier();
   const Status status = StartControlThread(*g_task_folder);

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/payload.h"
 #include "base/raw_log.h"
+#include "intercept/capture_streams.h"
 #include "intercept/captures.h"
 #include "intercept/gate.h"
 #include "intercept/process.h"
@@ -172,7 +173,7 @@ TaskServer::Reply TaskServer::Quiesce(const Message& request) {
 Status TaskServer::StandStill(const Deadline& deadline, std::vector<TaskBlocker>* blockers) {
   for (;;) {
     if (!WaitForCaptures(deadline)) {
-      *blockers = {{0, "stream capture"}};
+      *blockers = CaptureBlockers();
       return Status(StatusCode::kTimeout, "the program is capturing a stream and does not end it");
     }
     RETURN_IF_ERROR(CloseGate(deadline, blockers));
@@ -246,9 +247,10 @@ TaskServer::Reply TaskServer::Attach(const Message& request) {
 
 Status TaskServer::Reattach(const TaskAttach& attach) {
   if (attach.restored) RegisterGateBarrier();
-  if (!attach.placements.empty()) RETURN_IF_ERROR(PlaceDevices(attach.placements));
+  const bool by_driver = strategy_ == TaskStrategy::kDriverCheckpoint;
+  if (!attach.placements.empty()) RETURN_IF_ERROR(PlaceDevices(attach.placements, by_driver));
   KeepDeviceIdentities();
-  if (strategy_ == TaskStrategy::kDriverCheckpoint) return {};
+  if (by_driver) return {};
   const AllDevicesVisible visible;
   RETURN_IF_ERROR(OpenDriver(attach.driver_path));
   return replay::RebuildContexts().WithContext("make the contexts");

@@ -1,16 +1,19 @@
 // Graphs made through the interposer's own wrappers, and used again in a new driver under their old handles.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstring>
 #include <random>
 #include <thread>
 
+#include "intercept/capture_streams.h"
 #include "intercept/captures.h"
 #include "intercept/gate.h"
 #include "intercept/process.h"
 #include "replay/graph_edges.h"
+#include "replay/graph_records.h"
 #include "replay/object_table.h"
 #include "replay/pause.h"
 #include "replay/translate.h"
@@ -113,6 +116,7 @@ class ReplayGraphTest : public testing::Test {
  protected:
   void SetUp() override {
     ASSERT_CUDA_OK(cuInit(0));
+    replay::KeepGraphSnapshots(true);
     ASSERT_CUDA_OK(cuDevicePrimaryCtxRetain(&context_, 0));
     ASSERT_CUDA_OK(cuCtxSetCurrent(context_));
     ASSERT_CUDA_OK(cuMemAlloc_v2(&words_, kWords * 4));
@@ -679,6 +683,19 @@ TEST_F(ReplayGraphTest, WhatIsNotCarriedIsRefusedByName) {
   PauseAndResume();
 }
 
+TEST_F(ReplayGraphTest, WithoutCopiesOfGraphsARebuildIsRefused) {
+  const CUgraph graph = NewGraph();
+  const CUgraphNode node = AddStore(graph, {}, 1, 1);
+  replay::KeepGraphSnapshots(false);
+  const CUgraphExec exec = Instantiate(graph);
+  SetStore(exec, node, 1, 2);
+  EXPECT_EQ(Run(exec)[1], 2u);
+  EXPECT_THAT(Refusal(), HasSubstr("only driver-checkpoint was to be used"));
+  EXPECT_CUDA_OK(cuGraphExecDestroy(exec));
+  EXPECT_EQ(Refusal(), "");
+  EXPECT_CUDA_OK(cuGraphDestroy(graph));
+}
+
 TEST_F(ReplayGraphTest, UserObjectsAreDestroyedOnceAndNotEarly) {
   int destroyed = 0, kept = 0;
   CUuserObject object = nullptr, own = nullptr;
@@ -732,6 +749,8 @@ TEST_F(ReplayGraphTest, CapturesAreCounted) {
   ASSERT_CUDA_OK(cuStreamBeginCapture_v2(stream_, CU_STREAM_CAPTURE_MODE_GLOBAL));
   EXPECT_NE(cuStreamSynchronize(stream_), CUDA_SUCCESS);
   EXPECT_EQ(CapturesInProgress(), 1u);
+  ASSERT_EQ(CaptureBlockers().size(), 1u);
+  EXPECT_EQ(CaptureBlockers()[0].tid, gettid());
   EXPECT_FALSE(WaitForCaptures(Deadline::After(std::chrono::milliseconds(1))));
   EXPECT_EQ(cuStreamEndCapture(stream_, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
   EXPECT_EQ(CapturesInProgress(), 0u);

@@ -4,10 +4,11 @@
 import os
 import subprocess
 import tempfile
+import threading
 import unittest
 
 from softgpu import Node, built, die_with_parent
-from task_client import DRIVER_CHECKPOINT, RECONSTRUCT, wait_for_task
+from task_client import DRIVER_CHECKPOINT, RECONSTRUCT, TaskError, wait_for_task
 
 STEPS = ["explicit", "launch-explicit", "capture", "launch-captured", "set-add", "launch-explicit", "change-graph", "shape",
          "launch-explicit", "disable-host", "launch-explicit", "clone", "enable", "launch-explicit", "update-explicit",
@@ -26,8 +27,14 @@ class Program:
         assert self.process.stdout.readline() == "ready\n"
 
     def step(self, name):
+        self.send(name)
+        return self.answer(name)
+
+    def send(self, name):
         self.process.stdin.write(name + "\n")
         self.process.stdin.flush()
+
+    def answer(self, name):
         lines = []
         while not lines or not lines[-1].startswith(name + " "):
             lines.append(self.process.stdout.readline())
@@ -91,6 +98,27 @@ class GraphsTest(unittest.TestCase):
         _, never = self.paused(lambda _: False, RECONSTRUCT)
         _, always = self.paused(lambda _: True, RECONSTRUCT)
         self.assertEqual(always, never)
+
+    def test_a_pause_waits_for_the_end_of_a_capture(self):
+        with tempfile.TemporaryDirectory(prefix="stasis-task-") as folder:
+            program = Program(self, LD_PRELOAD=built("lib/libstasis.so"), STASIS_TASK=folder, STASIS_DRIVER=self.driver)
+            with wait_for_task(folder, program.process.pid) as task:
+                program.step("begin-capture")
+                with self.assertRaises(TaskError) as raised:
+                    task.quiesce(deadline_ms=1)
+                self.assertEqual(raised.exception.code, "TIMEOUT")
+                self.assertEqual(raised.exception.blockers, [(program.process.pid, "stream capture")])
+                task.resume()
+                quiesce = threading.Thread(target=task.quiesce)
+                quiesce.start()
+                program.send("end-capture")
+                quiesce.join()
+                extents = task.handover()
+                task.release(RECONSTRUCT)
+                task.unpause(extents, self.driver)
+                program.answer("end-capture")  # it may have met the closed gate on its way
+                self.assertTrue(program.step("launch-captured").startswith("launch-captured 0 1000 0 "))
+            self.assertEqual(program.end(), 0)
 
     def stencil(self, graph, pause=lambda task: None, **extra):
         """What the sample prints, with `pause` called after each line of it."""

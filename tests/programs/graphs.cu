@@ -204,6 +204,16 @@ int main() {
       {"clone", [] { CHECK(cudaGraphClone(&clone_of_built, built)); }},
       {"find-clone", FindClone},
       {"shape", Shape},
+      {"begin-capture",
+       [] {
+         CHECK(cudaStreamBeginCapture(side, cudaStreamCaptureModeRelaxed));
+         Add<<<1, 1, 0, side>>>(cells, 1, 1000);
+       }},
+      {"end-capture",
+       [] {
+         CHECK(cudaStreamEndCapture(side, &captured));
+         CHECK(cudaGraphInstantiate(&captured_exec, captured, 0));
+       }},
       {"destroy-sources",
        [] {
          for (cudaGraph_t graph : {captured, parent, clone_of_built}) CHECK(cudaGraphDestroy(graph));
