@@ -277,11 +277,14 @@ Status CheckDescriptors(const std::vector<pid_t>& tree, std::string* remedy) {
   return Status();
 }
 
-Status CheckResidue(const std::vector<pid_t>& tree, const std::string& driver, TaskStrategy strategy,
-                    std::string* remedy) {
+Status CheckResidue(const std::vector<pid_t>& tree, const std::vector<pid_t>& closed,
+                    const std::string& driver, std::string* remedy) {
   struct stat library {};
-  bool look = strategy == TaskStrategy::kReconstruct && stat(driver.c_str(), &library) == 0;
-  for (pid_t pid : tree) RETURN_IF_ERROR(CheckDriverLeft(pid, look ? &library : nullptr, remedy));
+  bool found = stat(driver.c_str(), &library) == 0;
+  for (pid_t pid : tree) {
+    bool look = found && std::find(closed.begin(), closed.end(), pid) != closed.end();
+    RETURN_IF_ERROR(CheckDriverLeft(pid, look ? &library : nullptr, remedy));
+  }
   SharedThings things = Collect(tree);
   if (things.empty()) return Status();
   std::map<Inode, Holder> peers;

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/status.h"
-#include "base/task_protocol.h"
 
 namespace stasis {
 
@@ -16,10 +15,11 @@ namespace stasis {
 // descriptor and thing; *remedy says what to do. Asked before anything is touched.
 Status CheckDescriptors(const std::vector<pid_t>& tree, std::string* remedy);
 // Pipes, unix sockets and shared memory whose other end is outside of the tree, the driver's device files
-// and, under kReconstruct, the driver library `driver`. Asked once the task is deaf: until then the driver
-// and the interposer own such things rightly.
-Status CheckResidue(const std::vector<pid_t>& tree, const std::string& driver, TaskStrategy strategy,
-                    std::string* remedy);
+// and, in the processes `closed` that have closed it, the driver library `driver`. Its pages that a forked
+// child has inherited are plain file pages that nobody runs. Asked once the task is deaf: until then the
+// driver and the interposer own such things rightly.
+Status CheckResidue(const std::vector<pid_t>& tree, const std::vector<pid_t>& closed,
+                    const std::string& driver, std::string* remedy);
 
 }  // namespace stasis
 

@@ -157,6 +157,18 @@ Result<int> PlaceOf(const HeldMember& member, const TaskExtent& extent) {
   return Errorf(StatusCode::kCorrupt, "memory on device %d, which the process does not see", extent.device);
 }
 
+Json PlacementsJson(const Placements& placements) {
+  Json list = Json::array();
+  for (auto [ordinal, physical] : placements) list.push_back({ordinal, physical});
+  return list;
+}
+
+Placements PlacementsOf(const Json& list) {
+  Placements placements;
+  for (const Json& pair : list) placements[pair.at(0).get<int32_t>()] = pair.at(1).get<int32_t>();
+  return placements;
+}
+
 }  // namespace
 
 std::string SizeText(uint64_t bytes) {
@@ -435,16 +447,15 @@ Json Holdings::Describe() const {
       extents.push_back(
           {e.extent.id, e.extent.device, e.extent.address, e.extent.size, e.physical, e.fd.valid()});
     }
-    Json devices = Json::array(), placements = Json::array();
+    Json devices = Json::array();
     for (const TaskDevice& device : member.devices) devices.push_back(DeviceJson(device));
-    for (auto [virtual_ordinal, physical] : member.placements)
-      placements.push_back({virtual_ordinal, physical});
     list.push_back({{"nspid", member.nspid},
                     {"pid", member.pid},
                     {"strategy", static_cast<int>(member.strategy)},
                     {"driver_version", member.driver_version},
                     {"devices", std::move(devices)},
-                    {"placements", std::move(placements)},
+                    {"placed", PlacementsJson(member.placed)},
+                    {"placements", PlacementsJson(member.placements)},
                     {"placed_uuids", HexOf(member.placed_uuids)},
                     {"extents", std::move(extents)}});
   }
@@ -482,9 +493,8 @@ Result<Holdings> Holdings::Adopt(const Json& description, std::vector<Fd> fds) {
     for (const Json* device : in.Objects("devices", 64))
       member.devices.push_back(ParseDeviceJson(*device, in));
     member.placed_uuids = UnhexAll(in.Strings("placed_uuids", 64, 32));
-    for (const Json& pair : (*element)["placements"]) {
-      member.placements[pair.at(0).get<int32_t>()] = pair.at(1).get<int32_t>();
-    }
+    member.placed = PlacementsOf((*element)["placed"]);
+    member.placements = PlacementsOf((*element)["placements"]);
     RETURN_IF_ERROR(in.Finish());
     uint64_t offset = 0;
     for (const Json& row : (*element)["extents"]) {

@@ -36,7 +36,7 @@ struct HeldExtent {
   Fd fd;                // keeps the device memory alive; invalid when it is not on a device
 };
 
-// Where a member's virtual devices are, by virtual ordinal.
+// Physical devices by virtual ordinal, in the numbering that this process's driver has.
 using Placements = std::map<int32_t, int32_t>;
 
 struct HeldMember {
@@ -45,7 +45,8 @@ struct HeldMember {
   TaskStrategy strategy = TaskStrategy::kReconstruct;
   int32_t driver_version = 0;
   std::vector<TaskDevice> devices;
-  Placements placements;
+  Placements placed;      // where they are, or were when their memory was handed over
+  Placements placements;  // where they shall be
   std::vector<std::string>
       placed_uuids;  // of the physical devices, in the order of `devices`; for kDriverCheckpoint
   std::vector<HeldExtent> extents;

@@ -143,6 +143,7 @@ Status Job::BeginRestore() {
     held.placed_uuids = member.placed_uuids;
     for (const TaskDevice& device : member.devices)
       held.placements[device.virtual_ordinal] = device.physical_ordinal;
+    held.placed = held.placements;
     for (const ManifestExtent& e : member.extents) held.extents.push_back({e.extent, 0, e.offset, Fd()});
     holdings_.members.push_back(std::move(held));
   }

@@ -104,6 +104,7 @@ class Job {
 
   // job_task.cc: steps that speak to the task
   Status ConnectMembers();
+  Placements PlacesOf(const HeldMember& held) const;
   Status CheckCarriable(const Member& member, TaskStrategy strategy);
   TaskStrategy StrategyOf(const Member& member) const;
   Status Quiesce();

@@ -26,7 +26,7 @@ Status Job::NotePlacedUuids() {
     ASSIGN_OR_RETURN(Gpu * gpu, OpenGpu());
     held.placed_uuids.clear();
     for (const TaskDevice& device : held.devices) {
-      ASSIGN_OR_RETURN(std::string uuid, gpu->DeviceUuid(device.physical_ordinal));
+      ASSIGN_OR_RETURN(std::string uuid, gpu->DeviceUuid(held.placed.at(device.virtual_ordinal)));
       held.placed_uuids.push_back(std::move(uuid));
     }
   }

@@ -169,11 +169,11 @@ Status Job::DescribeDump(const std::string& criu_folder, const std::string& file
 
 Status Job::Dump() {
   ASSIGN_OR_RETURN(std::vector<pid_t> tree, ProcessTree(process_.init_pid));
-  TaskStrategy strategy = TaskStrategy::kReconstruct;
+  std::vector<pid_t> closed;
   for (const HeldMember& held : holdings_.members) {
-    if (held.strategy == TaskStrategy::kDriverCheckpoint) strategy = held.strategy;
+    if (held.strategy == TaskStrategy::kReconstruct) closed.push_back(held.pid);
   }
-  RETURN_IF_ERROR(CheckResidue(tree, config_.driver, strategy, &op_.answer.remedy));
+  RETURN_IF_ERROR(CheckResidue(tree, closed, config_.driver, &op_.answer.remedy));
   ASSIGN_OR_RETURN(op_.manifest.programs, ProgramsOf(tree, &op_.answer.remedy));
   ASSIGN_OR_RETURN(op_.writer, ImageWriter::Create(paths_.images, op_.image_id));
   ASSIGN_OR_RETURN(std::string criu_folder, op_.writer->AddFolder(kCriuFolder));

@@ -76,6 +76,17 @@ Status Job::CheckCarriable(const Member& member, TaskStrategy strategy) {
   return Status(StatusCode::kFailedPrecondition, who + " is " + TaskStateName(hello.state) + ", not running");
 }
 
+// A process whose driver has moved it keeps the numbers it had at start; where it went is on record here.
+Placements Job::PlacesOf(const HeldMember& held) const {
+  Placements places;
+  std::vector<int> known = record().gpus;
+  bool moved = held.strategy == TaskStrategy::kDriverCheckpoint && known.size() == held.devices.size();
+  for (size_t i = 0; i < held.devices.size(); ++i) {
+    places[held.devices[i].virtual_ordinal] = moved ? known[i] : held.devices[i].physical_ordinal;
+  }
+  return places;
+}
+
 Status Job::ConnectMembers() {
   if (!members_.empty()) return Status();
   holdings_.Clear();
@@ -95,7 +106,8 @@ Status Job::ConnectMembers() {
     held.strategy = strategy;
     held.driver_version = (*member)->hello().driver_version;
     held.devices = (*member)->hello().devices;
-    for (const TaskDevice& d : held.devices) held.placements[d.virtual_ordinal] = d.physical_ordinal;
+    held.placed = PlacesOf(held);
+    held.placements = held.placed;
     holdings_.members.push_back(std::move(held));
     members_.push_back(*std::move(member));
   }
@@ -144,8 +156,8 @@ Status Job::HandOverMember(Member& member, HeldMember* held) {
       return Status(StatusCode::kCorrupt, "memory without descriptors");
     if (extents.empty()) return Status();
     for (size_t i = 0; i < extents.size(); ++i) {
-      auto place = held->placements.find(extents[i].device);
-      if (place == held->placements.end()) return Status(StatusCode::kCorrupt, "memory on an unknown device");
+      auto place = held->placed.find(extents[i].device);
+      if (place == held->placed.end()) return Status(StatusCode::kCorrupt, "memory on an unknown device");
       held->extents.push_back({extents[i], place->second, offset, std::move(answer.fds[i])});
       offset += extents[i].size;
     }
@@ -154,13 +166,7 @@ Status Job::HandOverMember(Member& member, HeldMember* held) {
 
 Status Job::HandOver() {
   for (size_t i = 0; i < members_.size(); ++i) {
-    // Where the memory is now; where it shall go is written over it later.
-    HeldMember& held = holdings_.members[i];
-    Placements wanted = held.placements;
-    for (const TaskDevice& d : held.devices) held.placements[d.virtual_ordinal] = d.physical_ordinal;
-    Status status = HandOverMember(*members_[i], &held);
-    held.placements = std::move(wanted);
-    RETURN_IF_ERROR(status);
+    RETURN_IF_ERROR(HandOverMember(*members_[i], &holdings_.members[i]));
   }
   return NotePlacedUuids();
 }
@@ -238,7 +244,14 @@ Status Job::AttachMember(Member& member, const HeldMember& held) {
   TaskAttach attach;
   attach.restored = restored_;
   attach.driver_path = config_.driver;
-  for (auto [ordinal, physical] : held.placements) attach.placements.push_back({ordinal, physical});
+  if (held.strategy == TaskStrategy::kDriverCheckpoint) {
+    // The driver has put the process on other devices under the numbers that it knows.
+    for (const TaskDevice& d : member.hello().devices) {
+      attach.placements.push_back({d.virtual_ordinal, d.physical_ordinal});
+    }
+  } else {
+    for (auto [ordinal, physical] : held.placements) attach.placements.push_back({ordinal, physical});
+  }
   Deadline deadline = Deadline::After(kRebuildTime);
   RETURN_IF_ERROR(member.Call(TaskMessage::kAttach, Encode(attach), {}, deadline).status());
   for (size_t at = 0; at < held.extents.size(); at += kTaskBatch) {
