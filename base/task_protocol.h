@@ -148,6 +148,8 @@ struct TaskAttach {
     int32_t virtual_ordinal = 0;
     int32_t physical_ordinal = 0;
   };
+  // Where the devices are now in the numbering of the process's driver: with kDriverCheckpoint those of
+  // kHello, since the driver moves a process under the numbers that it knows.
   std::vector<Placement> placements;
 };
 

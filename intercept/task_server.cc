@@ -247,10 +247,9 @@ TaskServer::Reply TaskServer::Attach(const Message& request) {
 
 Status TaskServer::Reattach(const TaskAttach& attach) {
   if (attach.restored) RegisterGateBarrier();
-  const bool by_driver = strategy_ == TaskStrategy::kDriverCheckpoint;
-  if (!attach.placements.empty()) RETURN_IF_ERROR(PlaceDevices(attach.placements, by_driver));
+  if (!attach.placements.empty()) RETURN_IF_ERROR(PlaceDevices(attach.placements));
   KeepDeviceIdentities();
-  if (by_driver) return {};
+  if (strategy_ == TaskStrategy::kDriverCheckpoint) return {};
   const AllDevicesVisible visible;
   RETURN_IF_ERROR(OpenDriver(attach.driver_path));
   return replay::RebuildContexts().WithContext("make the contexts");

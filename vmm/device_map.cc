@@ -8,9 +8,6 @@ namespace {
 
 struct Map {
   std::vector<TaskDevice> devices;
-  // By virtual ordinal: the number that the driver in this process has for the device. Other than the
-  // physical one after the driver itself has moved the process.
-  std::vector<CUdevice> driver_ordinals;
   bool hides_others = false;
   bool active = false;
 };
@@ -22,16 +19,9 @@ Map& TheMap() {
 
 void Refresh() {
   bool active = TheMap().hides_others;
-  for (size_t i = 0; i < TheMap().driver_ordinals.size(); ++i)
-    active |= TheMap().driver_ordinals[i] != static_cast<CUdevice>(i);
-  TheMap().active = active;
-}
-
-void NumberAsPlaced() {
-  TheMap().driver_ordinals.clear();
   for (const TaskDevice& device : TheMap().devices)
-    TheMap().driver_ordinals.push_back(device.physical_ordinal);
-  Refresh();
+    active |= device.virtual_ordinal != device.physical_ordinal;
+  TheMap().active = active;
 }
 
 }  // namespace
@@ -40,27 +30,27 @@ bool DeviceMapActive() { return TheMap().active; }
 const std::vector<TaskDevice>& VisibleDevices() { return TheMap().devices; }
 
 CUdevice ToPhysicalDevice(CUdevice virtual_device) {
-  const std::vector<CUdevice>& ordinals = TheMap().driver_ordinals;
-  if (virtual_device < 0 || ordinals.empty()) return virtual_device;
-  if (static_cast<size_t>(virtual_device) >= ordinals.size()) return CU_DEVICE_INVALID;
-  return ordinals[static_cast<size_t>(virtual_device)];
+  const std::vector<TaskDevice>& devices = TheMap().devices;
+  if (virtual_device < 0 || devices.empty()) return virtual_device;
+  if (static_cast<size_t>(virtual_device) >= devices.size()) return CU_DEVICE_INVALID;
+  return devices[static_cast<size_t>(virtual_device)].physical_ordinal;
 }
 
 CUdevice ToVirtualDevice(CUdevice physical_device) {
-  const std::vector<CUdevice>& ordinals = TheMap().driver_ordinals;
-  if (ordinals.empty() || physical_device < 0) return physical_device;
-  for (size_t i = 0; i < ordinals.size(); ++i)
-    if (ordinals[i] == physical_device) return static_cast<CUdevice>(i);
+  const std::vector<TaskDevice>& devices = TheMap().devices;
+  if (devices.empty() || physical_device < 0) return physical_device;
+  for (const TaskDevice& device : devices)
+    if (device.physical_ordinal == physical_device) return device.virtual_ordinal;
   return -1;
 }
 
 void SetVisibleDevices(std::vector<TaskDevice> devices, bool hides_others) {
   TheMap().hides_others = hides_others;
   TheMap().devices = std::move(devices);
-  NumberAsPlaced();
+  Refresh();
 }
 
-Status PlaceDevices(const std::vector<TaskAttach::Placement>& placements, bool by_driver) {
+Status PlaceDevices(const std::vector<TaskAttach::Placement>& placements) {
   std::vector<TaskDevice> devices = TheMap().devices;
   for (const TaskAttach::Placement& placement : placements) {
     if (placement.virtual_ordinal < 0 || static_cast<size_t>(placement.virtual_ordinal) >= devices.size() ||
@@ -75,7 +65,7 @@ Status PlaceDevices(const std::vector<TaskAttach::Placement>& placements, bool b
       return Errorf(StatusCode::kInvalidArgument, "two devices of the program on device %d",
                     device.physical_ordinal);
   TheMap().devices = std::move(devices);
-  if (!by_driver) NumberAsPlaced();
+  Refresh();
   return {};
 }
 

@@ -24,9 +24,8 @@ const std::vector<TaskDevice>& VisibleDevices();
 // `hides_others`: the driver has more devices than these.
 void SetVisibleDevices(std::vector<TaskDevice> devices, bool hides_others = false);
 // Moves devices; every virtual ordinal must be known and every physical one used once. kInvalidArgument else,
-// with nothing changed. `by_driver`: the driver itself has moved the process (cuCheckpointProcessRestore with
-// GPU pairs), so its numbers in this process are still the old ones.
-Status PlaceDevices(const std::vector<TaskAttach::Placement>& placements, bool by_driver = false);
+// with nothing changed.
+Status PlaceDevices(const std::vector<TaskAttach::Placement>& placements);
 // Notes that a context was made there.
 void MarkDeviceUsed(int virtual_ordinal);
 
