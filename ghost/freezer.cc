@@ -129,7 +129,7 @@ Result<Frozen> FreezeBySignal(pid_t root) {
       stopped.push_back(pid);
       fresh = true;
     }
-    if (!fresh) return Frozen{FreezeKind::kSigstop, "", "", root};
+    if (!fresh) return Frozen{FreezeKind::kSigstop, "", "", root, false};
   }
 }
 

@@ -26,6 +26,7 @@ struct Frozen {
   std::string folder;  // our cgroup
   std::string home;    // the cgroup the processes came from
   pid_t root = 0;
+  bool thawed = false;  // it runs already, and only what held it is left to be removed
 };
 
 struct CgroupMounts {

@@ -126,7 +126,8 @@ Result<GpuMemory> Gpu::Map(int device, CUmemGenericAllocationHandle handle, uint
   RETURN_IF_ERROR(DriverStatus(Driver().cuMemMap(memory.address_, size, 0, handle, 0), "cuMemMap"));
   memory.mapped_ = true;
   CUmemAccessDesc access{};
-  access.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  access.location.id = device;
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   RETURN_IF_ERROR(DriverStatus(Driver().cuMemSetAccess(memory.address_, size, &access, 1), "cuMemSetAccess"));
   return memory;
@@ -147,7 +148,8 @@ Result<GpuMemory> Gpu::Create(int device, uint64_t size) {
   CUmemAllocationProp prop{};
   prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
+  prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  prop.location.id = device;
   CUmemGenericAllocationHandle handle = 0;
   RETURN_IF_ERROR(DriverStatus(Driver().cuMemCreate(&handle, size, &prop, 0), "cuMemCreate")
                       .WithContext("device " + std::to_string(device)));

@@ -290,7 +290,9 @@ Status ImageReader::VerifyFolder(const std::string& name) const {
 Status ImageReader::VerifyAll() const {
   for (const auto& [name, files] : folders_) RETURN_IF_ERROR(VerifyFolder(name));
   std::vector<std::vector<std::byte>> buffers(CopyThreads());
-  for (const auto& [name, stream] : streams_) {
+  for (const auto& entry : streams_) {
+    const std::string& name = entry.first;
+    const Stream& stream = entry.second;
     RETURN_IF_ERROR(ParallelFor(stream.hashes.size(), buffers.size(), [&](size_t i, size_t worker) {
       buffers[worker].resize(ChunkSize(stream.size, i));
       return ReadChunk(name, i, buffers[worker]);

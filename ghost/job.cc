@@ -574,7 +574,8 @@ Status Job::Recover(Phase goal, const Json& state) {
   // It may have been stopped by a dump, or frozen in a way that was not written down any more.
   ASSIGN_OR_RETURN(Frozen again, FreezeTree(process_.init_pid, config_.name, Deadline::After(kThawTime)));
   RETURN_IF_ERROR(ThawTree(again, Deadline::After(kThawTime)));
-  RETURN_IF_ERROR(ThawTree({FreezeKind::kSigstop, "", "", process_.init_pid}, Deadline::After(kThawTime)));
+  RETURN_IF_ERROR(
+      ThawTree({FreezeKind::kSigstop, "", "", process_.init_pid, false}, Deadline::After(kThawTime)));
   RETURN_IF_ERROR(FindRealPhase(goal));
   TryBack(goal);
   if (phase_ != goal && phase_ != Phase::kRunning) TryBack(Phase::kHeld);
@@ -625,7 +626,7 @@ void Job::TaskEnded() {
 }
 
 void Job::DeliverSignals() {
-  if (frozen_.kind == FreezeKind::kNone) return;
+  if (frozen_.kind == FreezeKind::kNone || frozen_.thawed) return;
   constexpr int kEnding[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGKILL};
   Result<std::vector<pid_t>> tree = ProcessTree(process_.init_pid);
   if (!tree.ok()) return;
@@ -637,7 +638,7 @@ void Job::DeliverSignals() {
     if (!pending) continue;
     Log(LogLevel::kInfo, "a signal waits for process " + Named(pid) + ": thawing the task");
     (void)ThawTree(frozen_, Deadline::After(kThawTime));
-    frozen_ = Frozen();
+    frozen_.thawed = true;
     return;
   }
 }

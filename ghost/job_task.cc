@@ -208,7 +208,7 @@ Status Job::Deafen() {
 Status Job::Listen() {
   if (left_stopped_) {
     RETURN_IF_ERROR(
-        ThawTree({FreezeKind::kSigstop, "", "", process_.init_pid}, Deadline::After(kPromptTime)));
+        ThawTree({FreezeKind::kSigstop, "", "", process_.init_pid, false}, Deadline::After(kPromptTime)));
     left_stopped_ = false;
   }
   return ConnectHeld();
