@@ -116,9 +116,23 @@ Result<Frozen> FreezeByCgroup(pid_t root, const std::string& name, FreezeKind ki
   return status;
 }
 
+Status ContinueTree(pid_t root);
+
+// A signal is taken some time after it was sent, and only a parent is told.
+Status AwaitStopped(const std::vector<pid_t>& pids, const Deadline& deadline) {
+  for (pid_t pid : pids) {
+    for (Result<ProcStat> stat = ReadProcStat(pid); stat.ok(); stat = ReadProcStat(pid)) {
+      if (stat->state == 'T' || stat->state == 't' || stat->state == 'Z') break;
+      if (deadline.Expired()) return Status(StatusCode::kTimeout, "process " + Named(pid) + " does not stop");
+      (void)poll(nullptr, 0, 1);
+    }
+  }
+  return Status();
+}
+
 // Parents first: a shell that saw its child stop would take notice. Rounds, as children may be born
 // meanwhile.
-Result<Frozen> FreezeBySignal(pid_t root) {
+Result<Frozen> FreezeBySignal(pid_t root, const Deadline& deadline) {
   std::vector<pid_t> stopped;
   for (;;) {
     ASSIGN_OR_RETURN(std::vector<pid_t> tree, ProcessTree(root));
@@ -129,7 +143,11 @@ Result<Frozen> FreezeBySignal(pid_t root) {
       stopped.push_back(pid);
       fresh = true;
     }
-    if (!fresh) return Frozen{FreezeKind::kSigstop, "", "", root, false};
+    if (fresh) continue;
+    Status status = AwaitStopped(stopped, deadline);
+    if (status.ok()) return Frozen{FreezeKind::kSigstop, "", "", root, false};
+    (void)ContinueTree(root);
+    return status;
   }
 }
 
@@ -191,8 +209,8 @@ Result<Frozen> FreezeTree(pid_t root, const std::string& name, const Deadline& d
   Status first(StatusCode::kUnsupported, "no way to freeze was asked for");
   bool any = false;
   for (FreezeKind kind : kinds) {
-    Result<Frozen> frozen =
-        kind == FreezeKind::kSigstop ? FreezeBySignal(root) : FreezeByCgroup(root, name, kind, deadline);
+    Result<Frozen> frozen = kind == FreezeKind::kSigstop ? FreezeBySignal(root, deadline)
+                                                         : FreezeByCgroup(root, name, kind, deadline);
     if (frozen.ok()) return frozen;
     if (!any) first = frozen.status();
     any = true;
