@@ -84,13 +84,16 @@ Status SetFrozen(const Frozen& frozen, bool freeze) {
 
 // Every process back to where it came from; what cannot go there goes to the parent.
 void EmptyFolder(const Frozen& frozen) {
-  for (int round = 0; round < 16; ++round) {
+  // Processes that are about to end can be moved no more, and keep the folder until they have.
+  Deadline deadline = Deadline::After(std::chrono::seconds(2));
+  while (!deadline.Expired()) {
     Result<std::string> text = ReadFile(frozen.folder + "/cgroup.procs", kMaxCgroupFile);
-    if (!text.ok() || text->empty()) break;
+    if (!text.ok()) return;
     std::istringstream pids(*text);
     for (std::string pid; pids >> pid;) (void)WriteValue(frozen.home + "/cgroup.procs", pid);
+    if (rmdir(frozen.folder.c_str()) == 0 || errno != EBUSY) return;
+    (void)poll(nullptr, 0, 1);
   }
-  (void)rmdir(frozen.folder.c_str());
 }
 
 Result<Frozen> FreezeByCgroup(pid_t root, const std::string& name, FreezeKind kind,
