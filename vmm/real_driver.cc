@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <cstring>
+#include <utility>
 
 namespace stasis {
 
@@ -49,6 +50,13 @@ constexpr int kOpenFlags = RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND;
 #else
 constexpr int kOpenFlags = RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND;
 #endif
+
+StatusCode CodeOf(CUresult result) {
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) return StatusCode::kResourceExhausted;
+  // The driver's own exit handlers have run.
+  if (result == CUDA_ERROR_DEINITIALIZED) return StatusCode::kFailedPrecondition;
+  return StatusCode::kDriver;
+}
 
 }  // namespace
 
@@ -106,12 +114,11 @@ const std::string& DriverPath() { return Path(); }
 
 Status DriverStatus(CUresult result, const char* what) {
   if (result == CUDA_SUCCESS) return {};
-  const StatusCode code =
-      result == CUDA_ERROR_OUT_OF_MEMORY ? StatusCode::kResourceExhausted : StatusCode::kDriver;
   const char* name = nullptr;
   if (library == nullptr || Driver().cuGetErrorName(result, &name) != CUDA_SUCCESS || name == nullptr)
     name = "CUDA error";
-  return Errorf(code, "%s: %s (%d)", what, name, static_cast<int>(result));
+  Status status = Errorf(CodeOf(result), "%s: %s (%d)", what, name, static_cast<int>(result));
+  return result == CUDA_ERROR_DEINITIALIZED ? std::move(status).WithContext("the process is ending") : status;
 }
 
 }  // namespace stasis

@@ -57,7 +57,8 @@ bool DriverIsOpen();
 const std::string& DriverPath();
 
 // "cuMemMap: CUDA_ERROR_INVALID_VALUE (1)"; OK for CUDA_SUCCESS. kResourceExhausted for
-// CUDA_ERROR_OUT_OF_MEMORY, else kDriver. Falls back on the bare number when the driver has no name for it.
+// CUDA_ERROR_OUT_OF_MEMORY, kFailedPrecondition for CUDA_ERROR_DEINITIALIZED (the process is ending), else
+// kDriver. Falls back on the bare number when the driver has no name for it.
 Status DriverStatus(CUresult result, const char* what);
 
 }  // namespace stasis

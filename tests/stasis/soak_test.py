@@ -63,6 +63,13 @@ class Soak(unittest.TestCase):
         """What a program printed, without the times that it measured."""
         return [line.split("device time")[0] for line in output.splitlines()]
 
+    def fail_now(self, job, what):
+        """Says at once what went wrong: a whole soak takes long."""
+        with open(job.path("ghost.log"), encoding="utf-8", errors="replace") as log:
+            text = f"seed {SEED}, {job.name}: {what}\nends with: {job.output()[-500:]}\nghost: {log.read()[-1500:]}"
+        print(text, file=sys.stderr, flush=True)
+        self.fail(text)
+
     def soak(self, name, *command, kinds=("pause", "checkpoint", "migrate", "stop", "kill")):
         program = [built(command[0]), *command[1:]]
         started = time.monotonic()
@@ -84,11 +91,14 @@ class Soak(unittest.TestCase):
                     device = self.disturb(job, kind, device)
                 except (AssertionError, ProcessLookupError) as error:
                     if job.alive() or self.is_a_fault(error):
-                        raise AssertionError(f"seed {SEED}, disturbance {done} of {name}: {kind}: {error}") from error
+                        self.fail_now(job, f"disturbance {done}, {kind}: {error}")
                     break  # the program came to its end before the verb did
                 done += 1
-            self.assertEqual(job.wait(), 0, f"seed {SEED}: {job.output()[-2000:]}")
-            self.assertEqual(self.results(job.output()), self.results(expected), f"seed {SEED}, {name}, disturbance {done}")
+            status = job.wait()
+            if status != 0:
+                self.fail_now(job, f"after {done} disturbances it ended with {status}")
+            if self.results(job.output()) != self.results(expected):
+                self.fail_now(job, f"after {done} disturbances its results differ")
         print(f"soak: {name}: {done} disturbances in {runs} run(s), identical", file=sys.stderr, flush=True)
 
     def test_mlp_train(self):
