@@ -26,7 +26,8 @@ done
 targets_of() {
   case "$1" in
     softgpu) echo exec_bench softgpud softgpu_cuda softgpu_cudart sample_mlp_train ;;
-    overhead) echo stasis_shim softgpud softgpu_cuda softgpu_cudart sample_mlp_train sample_stencil call_cost ;;
+    overhead) echo stasis_shim softgpud softgpu_cuda softgpu_cudart sample_mlp_train sample_gpt_train sample_stencil \
+      sample_vector call_cost ;;
     pause) echo stasis_shim stasis stasis-init stasis-ghost softgpud softgpu-smi softgpu_cuda softgpu_cudart program_holder \
       driver_checkpoint ;;
   esac

@@ -15,6 +15,12 @@ CALLS = 5_000_000
 PROGRAMS = {"mlp_train": ["samples/mlp_train", "--steps", "200"], "stencil": ["samples/stencil", "--iterations", "3000"]}
 
 
+# Programs, and the beginning of a line that they print when all their memory is allocated.
+MEMORY = {"mlp_train": (["samples/mlp_train"], "step 20 "), "gpt_train": (["samples/gpt_train"], "step 3 "),
+          "stencil": (["samples/stencil", "--iterations", "100000"], "iteration 100"),
+          "vector": (["samples/vector", "--rounds", "1000"], "round 3 ")}
+
+
 class Arms:
     """The same program bare, and with the interposer as `stasis run` sets it up."""
 
@@ -45,6 +51,27 @@ def programs(arms):
             sys.exit(f"{name} printed different results with and without the interposer")
         row = report.row(name, "s", samples[True], samples[False], "<= 1% slower")
         row["met"] = row["ratio"] <= 1.01
+        rows.append(row)
+    return rows
+
+
+def device_memory(arms):
+    """Device memory in use in the middle of each sample, as softgpu-smi shows it."""
+    rows = []
+    for name, (command, line) in MEMORY.items():
+        used = {}
+        for shim in (False, True):
+            process = arms.node.start(built(command[0]), *command[1:], **(arms.shim if shim else {}))
+            try:
+                while not process.stdout.readline().startswith(line):
+                    if process.poll() is not None:
+                        sys.exit(f"{name} ended before it printed {line!r}")
+                used[shim] = arms.node.devices()[0]["memory_used"] / 2**20
+            finally:
+                process.kill()
+                process.communicate()
+        row = report.row(f"device memory of {name}", "MiB", [used[True]], [used[False]], "< 3% more")
+        row["met"] = row["ratio"] < 1.03
         rows.append(row)
     return rows
 
@@ -93,7 +120,7 @@ def calls(arms):
 def main():
     with tempfile.TemporaryDirectory() as folder, Node("--gpus", "1", "--memory", "2GiB") as node:
         arms = Arms(node, folder)
-        report.write(sys.argv[1], "overhead", RUNS, [*programs(arms), *calls(arms)])
+        report.write(sys.argv[1], "overhead", RUNS, [*programs(arms), *device_memory(arms), *calls(arms)])
 
 
 if __name__ == "__main__":
