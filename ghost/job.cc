@@ -625,8 +625,17 @@ void Job::TaskEnded() {
   SetRecord("ended");
 }
 
+// A frozen first process cannot take note of the program's end.
+void Job::ThawForTheEnd(const std::string& why) {
+  Log(LogLevel::kInfo, why + ": thawing the task");
+  (void)ThawTree(frozen_, Deadline::After(kThawTime));
+  frozen_.thawed = true;
+}
+
 void Job::DeliverSignals() {
   if (frozen_.kind == FreezeKind::kNone || frozen_.thawed) return;
+  Result<ProcStat> program = ReadProcStat(process_.pid);
+  if (!program.ok() || program->state == 'Z') return ThawForTheEnd("the program has been killed");
   constexpr int kEnding[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGKILL};
   Result<std::vector<pid_t>> tree = ProcessTree(process_.init_pid);
   if (!tree.ok()) return;
@@ -636,10 +645,7 @@ void Job::DeliverSignals() {
     bool pending = false;
     for (int signal : kEnding) pending = pending || ((ids->pending_signals >> (signal - 1)) & 1);
     if (!pending) continue;
-    Log(LogLevel::kInfo, "a signal waits for process " + Named(pid) + ": thawing the task");
-    (void)ThawTree(frozen_, Deadline::After(kThawTime));
-    frozen_.thawed = true;
-    return;
+    return ThawForTheEnd("a signal waits for process " + Named(pid));
   }
 }
 

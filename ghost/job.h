@@ -57,6 +57,7 @@ class Job {
   Json MemberStatus();
 
  private:
+  void ThawForTheEnd(const std::string& why);
   // What exists only while an operation runs.
   struct Operation {
     Request request;

@@ -54,9 +54,11 @@ class Soak(unittest.TestCase):
 
     @staticmethod
     def is_a_fault(error):
-        """Of a program that has come to its end in the meantime nothing else may be said."""
+        """Of a program that has come to its end in the meantime nothing else may be said; its end is waited for then."""
+        if isinstance(error, ProcessLookupError):
+            return False
         answer = getattr(error, "answer", None)
-        return answer is not None and answer["code"] not in ("NOT_FOUND", "FAILED_PRECONDITION", "PEER_DIED")
+        return answer is None or answer["code"] not in ("NOT_FOUND", "FAILED_PRECONDITION", "PEER_DIED")
 
     @staticmethod
     def results(output):
@@ -90,7 +92,7 @@ class Soak(unittest.TestCase):
                 try:
                     device = self.disturb(job, kind, device)
                 except (AssertionError, ProcessLookupError) as error:
-                    if job.alive() or self.is_a_fault(error):
+                    if self.is_a_fault(error):
                         self.fail_now(job, f"disturbance {done}, {kind}: {error}")
                     break  # the program came to its end before the verb did
                 done += 1

@@ -1,0 +1,116 @@
+"""What the world does to a checkpoint: no room on disk, what CRIU cannot carry, a device that is lost, a task that ends."""
+
+import os
+import signal
+import socket
+import subprocess
+import unittest
+
+from stasis_job import Site, built
+
+
+class Faults(unittest.TestCase):
+    strategy = "reconstruct"
+
+    def setUp(self):
+        self.site = Site("--gpus", "2", "--memory", "512MiB")
+        self.site.__enter__()
+        self.addCleanup(self.site.__exit__, None, None, None)
+
+    def start(self, name, *program):
+        return self.site.start(name, built(program[0]), *program[1:], options=["--strategy", self.strategy])
+
+    def holder(self, name="holder"):
+        job = self.start(name, "tests/programs/holder", "64", "8")
+        job.wait_for_output("ready")
+        return job
+
+    def end(self, job):
+        """The program ends by itself, as it does undisturbed."""
+        os.kill(job.process()["pid"], signal.SIGTERM)
+        self.assertEqual(job.wait(), 0, job.output())
+        self.assertRegex(job.output(), r"^ready\nturns \d+\n$")
+
+    def images(self, job):
+        folder = os.path.join(self.site.state, "images", job.name)
+        return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+
+    @unittest.skipUnless(os.geteuid() == 0, "mounting needs root")
+    def test_no_room_on_disk(self):
+        job = self.holder()
+        first = job.verb("checkpoint")
+        folder = os.path.join(self.site.state, "images", job.name)
+        aside = folder + ".aside"
+        os.rename(folder, aside)
+        os.mkdir(folder, 0o700)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m,mode=700", "tmpfs", folder], check=True)
+        try:
+            _, answer = job.refused("checkpoint")
+            self.assertEqual(answer["code"], "RESOURCE_EXHAUSTED", answer)
+            self.assertEqual(answer["left"], "rolled-back", answer)
+            self.assertEqual(self.images(job), [], "half an image is left")
+        finally:
+            subprocess.run(["umount", folder], check=True)
+        os.rmdir(folder)
+        os.rename(aside, folder)
+        job.kill()
+        self.assertEqual(job.verb("restore", "--detach")["image"], first["image"])
+        self.end(job)
+
+    def test_a_connection_to_the_outside_is_named(self):
+        job = self.start("counter", "samples/counter", "--port", "0")
+        job.wait_for_output("\n")
+        port = int(job.output().split()[-1].rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+            lines = connection.makefile("rw")
+            lines.write("inc\n")
+            lines.flush()
+            self.assertEqual(lines.readline(), "1\n")
+            _, answer = job.refused("checkpoint")
+            self.assertEqual(answer["code"], "UNSUPPORTED", answer)
+            self.assertIn("TCP", answer["message"])
+            self.assertIn(str(job.process()["pid"]), answer["message"])
+            lines.write("inc\n")
+            lines.flush()
+            self.assertEqual(lines.readline(), "2\n", "the program runs on, its connection too")
+        self.assertEqual(self.images(job), [])
+
+    def test_a_device_that_is_lost_while_its_task_is_paused(self):
+        job = self.holder()
+        job.verb("checkpoint")
+        job.verb("pause", "--residency", "host")
+        self.assertEqual(self.site.node.smi("fault", "--gpu", "0", "--kind", "fell-off-bus").returncode, 0)
+        _, answer = job.refused("resume")
+        self.assertEqual(answer["left"], "paused", answer)
+        if self.strategy == "reconstruct":
+            job.verb("resume", "--gpus", "1,0")
+        else:
+            job.verb("cancel")
+            job.wait()
+            job.verb("restore", "--detach", "--gpus", "1,0")
+        self.end(job)
+
+    def test_a_device_that_is_lost_under_a_running_task(self):
+        job = self.holder()
+        first = job.verb("checkpoint")
+        self.assertEqual(self.site.node.smi("fault", "--gpu", "0", "--kind", "fell-off-bus").returncode, 0)
+        self.assertNotEqual(job.wait(), 0, "the program itself sees that its device is gone")
+        answer = job.verb("restore", "--detach", "--gpus", "1,0")
+        self.assertEqual(answer["image"], first["image"])
+        self.end(job)
+
+    def test_a_task_that_is_killed_while_paused_leaves_nothing(self):
+        for residency in ("device", "host", "disk"):
+            job = self.holder(f"killed-{residency}")
+            job.verb("pause", "--residency", residency)
+            job.kill()
+            job.verb("rm")
+            self.assertEqual([device["memory_used"] for device in self.site.node.devices()], [0, 0], residency)
+
+
+class FaultsByDriverCheckpoint(Faults):
+    strategy = "driver-checkpoint"
+
+
+if __name__ == "__main__":
+    unittest.main()
