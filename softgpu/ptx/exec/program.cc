@@ -83,7 +83,7 @@ Status ProgramState::Bind(uint64_t device_base, uint64_t managed_base) {
     auto* at = reinterpret_cast<uint8_t*>((managed ? managed_base : device_base) + place.address.value);
     if (v.size == 0) continue;
     std::memset(at, 0, v.size);
-    std::memcpy(at, v.init.data(), std::min<uint64_t>(v.init.size(), v.size));
+    if (!v.init.empty()) std::memcpy(at, v.init.data(), std::min<uint64_t>(v.init.size(), v.size));
     for (const ptx::Variable::Relocation& r : v.relocations) {
       ASSIGN_OR_RETURN(uint64_t value, RelocatedValue(r, device_base, managed_base));
       value >>= r.shift;
