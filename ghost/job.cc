@@ -233,7 +233,24 @@ Status Job::Begin(std::vector<Step>* plan) {
 // --- walking
 
 Json Job::Run(const Request& request, Progress& progress) {
+  // Each start means that one more process has begun to use devices, which happens once in its life.
+  constexpr int kStarts = 4;
   cancel_.Clear();
+  bool newcomer = false;
+  Json result = RunOnce(request, progress, &newcomer);
+  for (int start = 1; start < kStarts && newcomer && cancel_.Check().ok(); ++start) {
+    Log(LogLevel::kInfo, "a process began to use devices during the checkpoint, which starts over");
+    result = RunOnce(request, progress, &newcomer);
+  }
+  return result;
+}
+
+size_t Job::MembersNow() const {
+  Result<std::vector<pid_t>> tree = ProcessTree(process_.init_pid);
+  return tree.ok() ? FindMembers(paths_.Ctl(), *tree).size() : 0;
+}
+
+Json Job::RunOnce(const Request& request, Progress& progress, bool* newcomer) {
   op_ = Operation();
   op_.request = request;
   op_.progress = &progress;
@@ -267,6 +284,9 @@ Json Job::Run(const Request& request, Progress& progress) {
     }
     if (!status.ok()) Undo();
   }
+  // It has connected to its devices behind our back, which CRIU refuses.
+  *newcomer = !status.ok() && request.verb == Verb::kCheckpoint && phase_ == Phase::kRunning &&
+              op_.answer.left == "rolled-back" && MembersNow() > op_.members;
   Report(status);
   Json result = ResultJson(VerbName(request.verb), status, op_.answer);
   op_.active = false;

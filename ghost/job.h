@@ -57,6 +57,9 @@ class Job {
   Json MemberStatus();
 
  private:
+  Json RunOnce(const Request& request, Progress& progress, bool* newcomer);
+  // Processes of the task that use devices.
+  size_t MembersNow() const;
   void ThawForTheEnd(const std::string& why);
   // What exists only while an operation runs.
   struct Operation {
@@ -65,6 +68,7 @@ class Job {
     Phase goal = Phase::kRunning;  // where a failure leads back to
     Progress* progress = nullptr;
     Answer answer;
+    size_t members = 0;  // processes that used devices when they were asked to stand still
     std::string image_id;
     std::unique_ptr<ImageWriter> writer;
     std::unique_ptr<ImageReader> reader;

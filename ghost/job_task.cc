@@ -111,6 +111,7 @@ Status Job::ConnectMembers() {
     holdings_.members.push_back(std::move(held));
     members_.push_back(*std::move(member));
   }
+  op_.members = members_.size();
   return Status();
 }
 

@@ -12,7 +12,7 @@ import unittest
 from stasis_job import Job, Site, built
 
 FULL = os.environ.get("STASIS_TEST_FULL") == "1"
-DISTURBANCES = 50 if FULL else 4
+DISTURBANCES = 50 if FULL else 3
 SEED = int(os.environ.get("STASIS_SOAK_SEED", "20") if not FULL else os.environ.get("STASIS_SOAK_SEED", time.time_ns() % 2**32))
 
 
@@ -104,28 +104,28 @@ class Soak(unittest.TestCase):
         print(f"soak: {name}: {done} disturbances in {runs} run(s), identical", file=sys.stderr, flush=True)
 
     def test_mlp_train(self):
-        self.soak("mlp", "samples/mlp_train", "--steps", "120")
+        self.soak("mlp", "samples/mlp_train", "--steps", "80")
 
     def test_gpt_train(self):
-        self.soak("gpt", "samples/gpt_train", "--steps", "12")
+        self.soak("gpt", "samples/gpt_train", "--steps", "8")
 
     def test_stencil_captured(self):
-        self.soak("stencil-capture", "samples/stencil", "--graph", "capture", "--iterations", "2000")
+        self.soak("stencil-capture", "samples/stencil", "--graph", "capture", "--iterations", "1000")
 
     def test_stencil_explicit(self):
-        self.soak("stencil-explicit", "samples/stencil", "--graph", "explicit", "--iterations", "2000")
+        self.soak("stencil-explicit", "samples/stencil", "--graph", "explicit", "--iterations", "1000")
 
     def test_vector(self):
-        self.soak("vector", "samples/vector", "--rounds", "100")
+        self.soak("vector", "samples/vector", "--rounds", "50")
 
     def test_threads_blocked_in_synchronising_calls(self):
-        self.soak("threads", "tests/programs/soak", "threads", "1000")
+        self.soak("threads", "tests/programs/soak", "threads", "500")
 
     def test_allocation_storm(self):
-        self.soak("storm", "tests/programs/soak", "storm", "8000")
+        self.soak("storm", "tests/programs/soak", "storm", "5000")
 
     def test_stream_ordered_allocation(self):
-        self.soak("pool", "tests/programs/soak", "pool", "2000")
+        self.soak("pool", "tests/programs/soak", "pool", "1000")
 
     def test_graphs_captured_all_the_time(self):
         self.soak("graphs", "tests/programs/soak", "graphs", "4000")
