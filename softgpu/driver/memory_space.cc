@@ -7,6 +7,23 @@
 namespace softgpu {
 namespace {
 
+#if defined(__SANITIZE_THREAD__)
+#define SOFTGPU_UNDER_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define SOFTGPU_UNDER_TSAN 1
+#endif
+#endif
+
+// Where modules' memory lies: far from what the kernel chooses for anything else. ThreadSanitizer lets a
+// program have only some parts of the address space; above the executable is one of them (tsan_platform.h of
+// LLVM).
+#ifdef SOFTGPU_UNDER_TSAN
+constexpr uint64_t kWindow = 0x567000000000;
+#else
+constexpr uint64_t kWindow = 0x2a0000000000;
+#endif
+
 constexpr int kReserveFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
 void* Pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
@@ -39,7 +56,7 @@ stasis::Result<uint64_t> ReserveAddresses(uint64_t size, uint64_t alignment, uin
 
 // Far from where Linux puts programs, heaps, libraries and stacks.
 stasis::Result<uint64_t> ReserveModuleAddresses(uint64_t size) {
-  constexpr uint64_t kWindow = 0x2a0000000000, kWindowEnd = kWindow + (64ull << 30);
+  constexpr uint64_t kWindowEnd = kWindow + (64ull << 30);
   for (uint64_t base = kWindow; size <= kWindowEnd - base; base += kLargePage) {
     if (ReserveAt(base, size)) return base;
     if (errno != EEXIST) break;

@@ -26,7 +26,7 @@ constexpr uint64_t RoundUp(uint64_t value, uint64_t multiple) {
 stasis::Result<uint64_t> ReserveAddresses(uint64_t size, uint64_t alignment, uint64_t hint);
 // The same at the lowest free address of the window for the memory of modules, so that a program which loads
 // the same code again finds its variables where they were, as on a real device. `size` is a multiple of
-// kLargePage. Elsewhere when the window is full, or is not for use (sanitizers).
+// kLargePage. Elsewhere when the window is full.
 stasis::Result<uint64_t> ReserveModuleAddresses(uint64_t size);
 // Gives a reservation, or part of one, back to the process with whatever is mapped in it.
 void ReleaseAddresses(uint64_t base, uint64_t size);
