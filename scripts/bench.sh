@@ -37,5 +37,5 @@ targets_of() {
 for name in "$@"; do
   "$STASIS_ROOT/scripts/build.sh" release $(targets_of "$name") >&2
   STASIS_CRIU=$(criu_find) STASIS_BUILD_DIR=$STASIS_ROOT/build/release PYTHONPATH=$STASIS_ROOT/tests/harness \
-    python3 -B "$STASIS_ROOT/scripts/bench/$name.py" "$STASIS_ROOT/build/bench/$name.json"
+    python3 -B "$STASIS_ROOT/scripts/bench/bench_$name.py" "$STASIS_ROOT/build/bench/$name.json"
 done
