@@ -136,6 +136,18 @@ class Job:
             return -signal.SIGKILL
         return -end["signal"] if end.get("signal") else end["exit_code"]
 
+    def wait_for_ghost_to_leave(self, timeout=GIVE_UP_SECONDS):
+        """The ghost of an earlier verb may still be on its way out, and would serve the next one."""
+        try:
+            pidfd = os.pidfd_open(self.read_json("status.json")["ghost_pid"])
+        except (FileNotFoundError, ProcessLookupError, KeyError):
+            return
+        try:
+            if not select.select([pidfd], [], [], timeout)[0]:
+                raise AssertionError(f"the ghost of {self.name} is still there after {timeout} s")
+        finally:
+            os.close(pidfd)
+
     def kill(self):
         """kill -9 of the program, as the out-of-memory killer would."""
         os.kill(self.process()["pid"], signal.SIGKILL)

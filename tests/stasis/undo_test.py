@@ -58,6 +58,8 @@ class Undo(unittest.TestCase):
         arguments = {"pause": ["--residency", option or "device"], "migrate": ["--gpus", "1,0"], "restore": ["--detach"],
                      "checkpoint": ["--stop"] if option else []}.get(name, [])
         extra = {"STASIS_GHOST_FAULT": fault} if fault else {}
+        if fault:
+            job.wait_for_ghost_to_leave()
         status, answer, _ = self.site.call(name, job.name, *arguments, **extra)
         return status, answer
 
