@@ -6,6 +6,7 @@ import select
 import signal
 import subprocess
 import tempfile
+import time
 
 from softgpu import BUILD, Node, built, die_with_parent
 
@@ -68,6 +69,14 @@ class Site:
         if status != 0:
             raise VerbFailed([str(a) for a in arguments], answer, stderr)
         return answer
+
+    def memory_in_the_end(self):
+        """Device memory in use once everybody has let go, or after ten seconds: a guardian ends after its ghost."""
+        give_up = time.monotonic() + 10
+        while True:
+            used = [device["memory_used"] for device in self.node.devices()]
+            if not any(used) or time.monotonic() > give_up:
+                return used
 
     def tasks(self):
         answer = self.ok("ps", "--all")

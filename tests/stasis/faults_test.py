@@ -104,8 +104,9 @@ class Faults(unittest.TestCase):
             job = self.holder(f"killed-{residency}")
             job.verb("pause", "--residency", residency)
             job.kill()
+            job.wait_for_ghost_to_leave()
             job.verb("rm")
-            self.assertEqual([device["memory_used"] for device in self.site.node.devices()], [0, 0], residency)
+            self.assertEqual(self.site.memory_in_the_end(), [0, 0], residency)
 
 
 class FaultsByDriverCheckpoint(Faults):

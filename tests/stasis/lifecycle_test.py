@@ -115,7 +115,7 @@ class Lifecycle(unittest.TestCase):
         self.assertEqual(before[1], 0)
         job.verb("checkpoint", "--stop")
         job.wait()
-        self.assertEqual(self.memory(), [0, 0])
+        self.assertEqual(self.site.memory_in_the_end(), [0, 0])
         job.verb("restore", "--detach", "--gpus", "1,0")
         self.assertEqual(self.memory(), [0, before[0]])
         self.finish(job, self.result_undisturbed())
@@ -154,7 +154,7 @@ class Lifecycle(unittest.TestCase):
         self.site.node.restart("--gpus", "2", "--memory", "32MiB")
         status, answer = job.refused("restore", "--detach")
         self.assertEqual(answer["code"], "RESOURCE_EXHAUSTED", answer)
-        self.assertEqual(self.memory(), [0, 0], "a refused restore holds nothing")
+        self.assertEqual(self.site.memory_in_the_end(), [0, 0], "a refused restore holds nothing")
         self.assertFalse(job.alive())
         self.site.node.restart("--gpus", "2", "--memory", "2GiB")
         answer = job.verb("restore", "--detach")
@@ -225,7 +225,7 @@ class Lifecycle(unittest.TestCase):
             job.verb("cancel")
             job.wait()
             self.assertFalse(job.alive())
-            self.assertEqual(self.memory(), [0, 0], residency)
+            self.assertEqual(self.site.memory_in_the_end(), [0, 0], residency)
 
 
 class LifecycleByDriverCheckpoint(Lifecycle):
