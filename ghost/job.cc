@@ -70,6 +70,7 @@ void Job::SetRecord(const std::string& state) {
     std::lock_guard lock(mutex_);
     if (record_.state != state) record_.since = static_cast<uint64_t>(time(nullptr));
     record_.state = state;
+    if (state != "ended") record_.ended_by.clear();
     record_.ghost_pid = getpid();
     record_.residency = state == "paused" ? ResidencyName(residency_) : "";
     record_.device_bytes =
@@ -454,6 +455,8 @@ void Job::FillAnswer() {
       fields["pid"] = process_.pid;
       fields["total_ms"] = total;
       fields["gpus"] = gpus;
+      for (const ManifestFile& file : op_.manifest.files)
+        if (file.path == op_.manifest.log) fields["log_length"] = file.size;
       return;
     case Verb::kMigrate:
       fields["gpus"] = gpus;

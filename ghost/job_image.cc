@@ -229,6 +229,13 @@ Status Job::KillTree(pid_t root) {
 }
 
 Status Job::EndTask(Duration grace) {
+  {
+    std::lock_guard lock(mutex_);
+    record_.ended_by = op_.request.verb == Verb::kCancel ? "cancel" : "checkpoint";
+    if (op_.committed) record_.last_image = op_.image_id;
+  }
+  // Before the end: who waits for the task looks here as soon as it is gone.
+  SetRecord("ended");
   int used = SIGKILL;
   if (grace > Duration::zero()) {
     ASSIGN_OR_RETURN(std::vector<pid_t> tree, ProcessTree(process_.init_pid));

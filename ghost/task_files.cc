@@ -89,6 +89,7 @@ TaskRecord ReadTaskRecord(const TaskPaths& paths) {
   record.since = fields.NumberOr("since", 0);
   record.device_bytes = fields.NumberOr("device_bytes", 0);
   record.last_image = fields.StringOr("last_image", "", 255);
+  record.ended_by = fields.StringOr("ended_by", "", 255);
   record.ghost_pid = static_cast<pid_t>(fields.NumberOr("ghost_pid", 0, kMaxPid));
   record.error = fields.StringOr("error", "", 1 << 16);
   record.gpus = fields.Ordinals("gpus", true);
@@ -102,6 +103,7 @@ Json RecordJson(const TaskRecord& record) {
           {"since", record.since},
           {"device_bytes", record.device_bytes},
           {"last_image", record.last_image},
+          {"ended_by", record.ended_by},
           {"ghost_pid", record.ghost_pid},
           {"error", record.error},
           {"gpus", record.gpus}};

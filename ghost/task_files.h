@@ -61,6 +61,7 @@ struct TaskRecord {
   uint64_t since = 0;
   uint64_t device_bytes = 0;
   std::string last_image;
+  std::string ended_by;  // of a task that we ended: "checkpoint" or "cancel"
   pid_t ghost_pid = 0;
   std::string error;
   std::vector<int> gpus;

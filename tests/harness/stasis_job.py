@@ -145,6 +145,12 @@ class Job:
             return -signal.SIGKILL
         return -end["signal"] if end.get("signal") else end["exit_code"]
 
+    def wait_for_restore(self, restore):
+        """Until the task that the process `restore` restores runs on by itself."""
+        while not (self.alive() and self.read_json("status.json")["state"] == "running"):
+            if restore.poll() is not None:
+                raise AssertionError(f"stasis restore ended with {restore.returncode}: {restore.stderr.read()}")
+
     def wait_for_ghost_to_leave(self, timeout=GIVE_UP_SECONDS):
         """The ghost of an earlier verb may still be on its way out, and would serve the next one."""
         try:

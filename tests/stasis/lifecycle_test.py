@@ -3,9 +3,11 @@
 import os
 import shutil
 import socket
+import subprocess
 import unittest
 
-from stasis_job import Site, built
+from softgpu import die_with_parent
+from stasis_job import Job, Site, built
 
 MIB = 1 << 20
 
@@ -119,6 +121,24 @@ class Lifecycle(unittest.TestCase):
         job.verb("restore", "--detach", "--gpus", "1,0")
         self.assertEqual(self.memory(), [0, before[0]])
         self.finish(job, self.result_undisturbed())
+
+    def test_a_task_in_the_foreground_is_stopped_and_restored(self):
+        """`run` says that a checkpoint has ended its task, and `restore` prints what follows, not what was printed."""
+        command = os.path.join(self.site.folder.name, "go")
+        program = [built("tests/programs/stubborn"), "plain", command]
+        with subprocess.Popen([built("bin/stasis"), "run", "--name", "front", "--device", "soft", "--strategy", self.strategy, "--",
+                               *program], env=self.site.env(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, preexec_fn=die_with_parent) as run:
+            self.assertEqual(run.stdout.readline(), "ready\n")
+            self.site.ok("checkpoint", "front", "--stop")
+            self.assertEqual(run.wait(60), 124, run.stderr.read())
+        with subprocess.Popen([built("bin/stasis"), "restore", "front"], env=self.site.env(), stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=die_with_parent) as restore:
+            Job(self.site, "front").wait_for_restore(restore)
+            with open(command, "x", encoding="utf-8"):
+                pass
+            self.assertEqual(restore.communicate(timeout=60)[0], self.result_undisturbed() + "\n")
+            self.assertEqual(restore.returncode, 0)
 
     def test_restore_after_the_log_has_grown(self):
         job = self.stubborn("plain")
