@@ -4,21 +4,36 @@
 // one ghost at a time. Every request gets one reply with the same request_id: kOk with the payload named
 // below, or kError with a TaskError. A connection that ends before kRelease has succeeded undoes the pause
 // (the program runs on); one that ends later leaves the process paused, waiting for the next ghost.
+// clang-format off
+//   state     request       -> state       payload of the request            payload of kOk
+//   any       kHello        -> same        u32 kTaskProtocolVersion          TaskHello
+//   any       kStatus       -> same        -                                 TaskStatus
+//   Running   kQuiesce      -> Quiesced    TaskQuiesce                       TaskQuiesced
+//   Quiesced  kHandover     -> same        u32 index of the first extent     at most kTaskBatch TaskExtents from that
+//                                                                            index on, one fd each; empty: no more
+//   Quiesced  kActive       -> same        u32 index of the first range      at most kTaskRangeBatch TaskRanges from
+//                                                                            that index on; empty: no more
+//   Quiesced  kRelease      -> Released    u8 TaskStrategy                   -
+//   Released  kPrepareDump  -> Deaf        -                                 - (then closes every socket of its own)
+//   Released  kAttach       -> Attaching   TaskAttach                        - (opens the driver, makes the contexts)
+//   Attaching kImport       -> same        at most kTaskBatch TaskExtents,   -
+//                                          one fd each
+//   Attaching kRebuild      -> Quiesced    -                                 - (needs every extent; everything else)
+//   Quiesced  kResume       -> Running     TaskResume, and two fds when      -
+//                                          it holds a snapshot
+//   Running   kSnapshotDone -> same        -                                 -
+// clang-format on
 //
-//   state    request      -> state       payload of the request         payload of kOk
-//   any      kHello       -> same        u32 kTaskProtocolVersion       TaskHello
-//   any      kStatus      -> same        -                              TaskStatus
-//   Running  kQuiesce     -> Quiesced    u32 deadline in ms             -
-//   Quiesced kHandover    -> same        u32 index of the first extent  list of at most kTaskBatch
-//   TaskExtents from
-//                                                                       that index on, one fd each; empty: no
-//                                                                       more
-//   Quiesced kRelease     -> Released    u8 TaskStrategy                -
-//   Released kPrepareDump -> Deaf        -                              - (then closes every socket of its
-//   own) Released kAttach      -> Attaching   TaskAttach                     -   opens the driver, makes the
-//   contexts Attaching kImport     -> same        list of at most kTaskBatch TaskExtents, one fd each -
-//   Attaching kRebuild    -> Quiesced    -                              -   needs every extent; everything
-//   else Quiesced kResume      -> Running     -                              -
+// kActive: the bytes of the extents whose content the program can rely on, sorted by address, disjoint; all else is
+// free memory of an allocator and may come back with any content.
+//
+// TaskQuiesce::wait_low_ms: how long the process may go on running before it is stopped, to be stopped where it holds
+// least active memory. It is stopped at the low point that it has learned, or when that time is over.
+//
+// TaskResume::held: device memory (virtual ordinal, bytes) that the ghost keeps for a snapshot while the program runs.
+// The process counts it as free. The two descriptors are eventfds: the process adds to the first when the program has
+// asked for memory that there is not, and waits, within kTaskPressureWait, until the ghost, having given the memory
+// back, adds to the second. kSnapshotDone, and the end of the connection, say that nothing is held any more.
 //
 // kAttach, kImport or kRebuild that fails, and a connection that ends while attaching, take the process back
 // to Released: the ghost may try again, elsewhere if it must. Batches keep a program with many allocations
@@ -34,6 +49,7 @@
 #ifndef BASE_TASK_PROTOCOL_H_
 #define BASE_TASK_PROTOCOL_H_
 
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <string>
@@ -45,10 +61,12 @@
 
 namespace stasis {
 
-inline constexpr uint32_t kTaskProtocolVersion = 1;
+inline constexpr uint32_t kTaskProtocolVersion = 2;
 inline constexpr char kTaskThreadName[] = "stasis-control";
 // Extents, and descriptors, in one message.
 inline constexpr size_t kTaskBatch = kMaxFdsPerBatch;
+inline constexpr size_t kTaskRangeBatch = 32768;
+inline constexpr std::chrono::seconds kTaskPressureWait(10);
 inline constexpr uint64_t kTaskWakeValue = 0x5354415349530001;
 // The real-time signal that wakes a deaf control thread: blocked there, sent to that thread alone.
 inline int TaskWakeSignal() { return SIGRTMAX - 3; }
@@ -71,6 +89,8 @@ enum class TaskMessage : uint32_t {
   kImport = 8,
   kRebuild = 9,
   kResume = 10,
+  kActive = 11,
+  kSnapshotDone = 12,
   kOk = 100,
   kError = 101,
 };
@@ -139,6 +159,35 @@ struct TaskExtent {
   int32_t device = 0;  // virtual ordinal
   uint64_t address = 0;
   uint64_t size = 0;  // bytes, multiple of the granularity
+};
+
+// Bytes within an extent.
+struct TaskRange {
+  uint64_t address = 0;
+  uint64_t size = 0;
+  bool operator==(const TaskRange&) const = default;
+};
+
+struct TaskQuiesce {
+  uint32_t deadline_ms = 0;  // for standing still, after the waiting
+  uint32_t wait_low_ms = 0;  // 0: at once
+};
+
+// Where the process was stopped, in bytes of active device memory.
+struct TaskQuiesced {
+  uint64_t active_bytes = 0;
+  uint64_t low_bytes = 0;   // least and most of the latest cycles; 0: no cycle has been seen
+  uint64_t high_bytes = 0;
+  uint32_t waited_ms = 0;
+  bool at_low = false;  // stopped at the low point, and not because the time was over
+};
+
+struct TaskResume {
+  struct Held {
+    int32_t virtual_ordinal = 0;
+    uint64_t bytes = 0;
+  };
+  std::vector<Held> held;
 };
 
 struct TaskAttach {

@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/files.h"
 #include "ghost/child.h"
-#include "ghost/files.h"
 
 namespace stasis {
 namespace {

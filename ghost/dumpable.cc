@@ -17,7 +17,7 @@
 #include <set>
 #include <sstream>
 
-#include "ghost/files.h"
+#include "base/files.h"
 #include "ghost/proc.h"
 
 namespace stasis {

@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "base/fd.h"
-#include "ghost/files.h"
+#include "base/files.h"
 #include "ghost/proc.h"
 
 namespace stasis {

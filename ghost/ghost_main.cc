@@ -11,9 +11,9 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/files.h"
 #include "base/raw_log.h"
 #include "ghost/fault.h"
-#include "ghost/files.h"
 #include "ghost/guard.h"
 #include "ghost/job.h"
 #include "ghost/server.h"

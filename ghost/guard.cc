@@ -11,11 +11,11 @@
 #include <span>
 
 #include "base/clock.h"
+#include "base/files.h"
 #include "base/message.h"
 #include "base/raw_log.h"
 #include "base/unix_socket.h"
 #include "ghost/child.h"
-#include "ghost/files.h"
 
 namespace stasis {
 namespace {

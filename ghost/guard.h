@@ -15,7 +15,7 @@
 
 #include "base/fd.h"
 #include "base/status.h"
-#include "ghost/json.h"
+#include "dedup/json.h"
 
 namespace stasis {
 

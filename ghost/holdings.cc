@@ -9,10 +9,10 @@
 #include <cstring>
 #include <functional>
 
+#include "base/files.h"
+#include "base/parallel.h"
 #include "ghost/fault.h"
-#include "ghost/files.h"
 #include "ghost/manifest.h"
-#include "ghost/parallel.h"
 
 namespace stasis {
 namespace {
@@ -70,9 +70,9 @@ class ArenaSource final : public MemorySource {
 
 class ImageSource final : public MemorySource {
  public:
-  ImageSource(const std::vector<HeldMember>& members, const ImageReader& image)
+  ImageSource(const std::vector<HeldMember>& members, const FolderImageReader& image)
       : members_(members), image_(image) {}
-  ImageSource(const std::vector<HeldMember>& members, std::unique_ptr<ImageReader> image)
+  ImageSource(const std::vector<HeldMember>& members, std::unique_ptr<FolderImageReader> image)
       : members_(members), owned_(std::move(image)), image_(*owned_) {}
   Result<std::span<const std::byte>> Read(size_t member, uint64_t offset,
                                           std::span<std::byte> staging) override {
@@ -82,8 +82,8 @@ class ImageSource final : public MemorySource {
 
  private:
   const std::vector<HeldMember>& members_;
-  std::unique_ptr<ImageReader> owned_;
-  const ImageReader& image_;
+  std::unique_ptr<FolderImageReader> owned_;
+  const FolderImageReader& image_;
 };
 
 struct Chunk {
@@ -257,7 +257,8 @@ Result<std::unique_ptr<MemorySource>> Holdings::OpenSource(Gpu* gpu) const {
     return std::unique_ptr<MemorySource>(new ArenaSource(std::move(starts), std::move(arena)));
   }
   if (on_disk()) {
-    ASSIGN_OR_RETURN(std::unique_ptr<ImageReader> image, ImageReader::Open(disk_folder_, disk_id_));
+    ASSIGN_OR_RETURN(std::unique_ptr<FolderImageReader> image,
+                     FolderImageReader::Open(disk_folder_, disk_id_));
     return std::unique_ptr<MemorySource>(new ImageSource(members, std::move(image)));
   }
   if (!gpu || !on_device()) return Status(StatusCode::kInternal, "no copy of the device memory is held");
@@ -295,7 +296,7 @@ Status Holdings::CopyToHost(Gpu& gpu, const CopyContext& context) {
 Status Holdings::CopyToDisk(Gpu& gpu, const std::string& folder, const std::string& id,
                             const CopyContext& context) {
   RETURN_IF_ERROR(RemoveTree(folder + "/" + id));
-  ASSIGN_OR_RETURN(std::unique_ptr<ImageWriter> image, ImageWriter::Create(folder, id));
+  ASSIGN_OR_RETURN(std::unique_ptr<FolderImageWriter> image, FolderImageWriter::Create(folder, id));
   RETURN_IF_ERROR(Save(&gpu, *image, context));
   RETURN_IF_ERROR(Fault(FaultPoint::kStoreInside));
   RETURN_IF_ERROR(image->Commit(Json::object()));
@@ -304,7 +305,7 @@ Status Holdings::CopyToDisk(Gpu& gpu, const std::string& folder, const std::stri
   return Status();
 }
 
-Status Holdings::Save(Gpu* gpu, ImageWriter& image, const CopyContext& context) const {
+Status Holdings::Save(Gpu* gpu, FolderImageWriter& image, const CopyContext& context) const {
   if (bytes() == 0) return Status();
   for (const HeldMember& member : members) {
     if (!member.extents.empty()) RETURN_IF_ERROR(image.AddStream(member.stream(), member.bytes()));
@@ -373,7 +374,7 @@ Status Holdings::CopyToDevice(Gpu& gpu, const CopyContext& context) {
   return status;
 }
 
-Status Holdings::LoadFromImage(Gpu& gpu, const ImageReader& image, const CopyContext& context) {
+Status Holdings::LoadFromImage(Gpu& gpu, const FolderImageReader& image, const CopyContext& context) {
   ImageSource source(members, image);
   Status status = FillDevice(gpu, source, context);
   if (!status.ok()) DropDevice();

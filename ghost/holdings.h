@@ -16,12 +16,12 @@
 
 #include "base/fd.h"
 #include "base/mapping.h"
+#include "base/progress.h"
 #include "base/status.h"
 #include "base/task_protocol.h"
 #include "ghost/gpu.h"
 #include "ghost/image.h"
 #include "ghost/member.h"
-#include "ghost/progress.h"
 
 namespace stasis {
 
@@ -97,7 +97,7 @@ class Holdings {
   // room first: kResourceExhausted says what is needed and free.
   Status CopyToDevice(Gpu& gpu, const CopyContext& context);
   // The same from an image.
-  Status LoadFromImage(Gpu& gpu, const ImageReader& image, const CopyContext& context);
+  Status LoadFromImage(Gpu& gpu, const FolderImageReader& image, const CopyContext& context);
   // Device to device where `placements` differ from where the extents are. The old memory is returned in
   // *old, to be dropped, or put back with Restore().
   Status Move(Gpu& gpu, std::vector<std::vector<HeldExtent>>* old);
@@ -106,7 +106,7 @@ class Holdings {
   Result<Holdings> Duplicate(Gpu& gpu) const;
 
   // Writes all streams; `gpu` is needed only if the only copy is on devices.
-  Status Save(Gpu* gpu, ImageWriter& image, const CopyContext& context) const;
+  Status Save(Gpu* gpu, FolderImageWriter& image, const CopyContext& context) const;
 
   // For another process: everything but descriptors as JSON, descriptors in a fixed order (the arena last).
   Json Describe() const;

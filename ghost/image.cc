@@ -8,9 +8,9 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "base/files.h"
+#include "base/parallel.h"
 #include "ghost/fault.h"
-#include "ghost/files.h"
-#include "ghost/parallel.h"
 
 namespace stasis {
 namespace {
@@ -46,11 +46,12 @@ Status CheckSize(const std::string& path, uint64_t size) {
 
 }  // namespace
 
-Result<std::unique_ptr<ImageWriter>> ImageWriter::Create(const std::string& folder, const std::string& id) {
+Result<std::unique_ptr<FolderImageWriter>> FolderImageWriter::Create(const std::string& folder,
+                                                                     const std::string& id) {
   if (!IsPlainName(id)) return Status(StatusCode::kInvalidArgument, "'" + id + "' is no image id");
   if (Exists(folder + "/" + id)) return Status(StatusCode::kAlreadyExists, "image " + id + " exists");
   RETURN_IF_ERROR(MakeFolders(folder));
-  std::unique_ptr<ImageWriter> writer(new ImageWriter(folder, id));
+  std::unique_ptr<FolderImageWriter> writer(new FolderImageWriter(folder, id));
   std::string partial = folder + "/" + id + ".partial";
   RETURN_IF_ERROR(RemoveTree(partial));
   if (mkdir(partial.c_str(), 0700) != 0) return ErrnoStatus(errno, "create folder " + partial);
@@ -59,12 +60,12 @@ Result<std::unique_ptr<ImageWriter>> ImageWriter::Create(const std::string& fold
   return writer;
 }
 
-ImageWriter::~ImageWriter() {
+FolderImageWriter::~FolderImageWriter() {
   streams_.clear();
   if (!committed_ && !partial_.empty()) (void)RemoveTree(partial_);
 }
 
-Status ImageWriter::AddStream(const std::string& name, uint64_t size) {
+Status FolderImageWriter::AddStream(const std::string& name, uint64_t size) {
   if (!IsPlainName(name) || size > kMaxStream) return Status(StatusCode::kInvalidArgument, "stream " + name);
   Stream stream;
   stream.size = size;
@@ -76,7 +77,8 @@ Status ImageWriter::AddStream(const std::string& name, uint64_t size) {
   return Status();
 }
 
-Status ImageWriter::WriteChunk(const std::string& name, uint64_t index, std::span<const std::byte> bytes) {
+Status FolderImageWriter::WriteChunk(const std::string& name, uint64_t index,
+                                     std::span<const std::byte> bytes) {
   auto found = streams_.find(name);
   if (found == streams_.end() || index >= found->second.chunks.size() ||
       bytes.size() != ChunkSize(found->second.size, index)) {
@@ -95,7 +97,7 @@ Status ImageWriter::WriteChunk(const std::string& name, uint64_t index, std::spa
   return Status();
 }
 
-Result<std::string> ImageWriter::AddFolder(const std::string& name) {
+Result<std::string> FolderImageWriter::AddFolder(const std::string& name) {
   if (!IsPlainName(name) || name == kStreams) return Status(StatusCode::kInvalidArgument, "folder " + name);
   std::string path = partial_ + "/" + name;
   if (mkdir(path.c_str(), 0700) != 0) return ErrnoStatus(errno, "create folder " + path);
@@ -103,7 +105,7 @@ Result<std::string> ImageWriter::AddFolder(const std::string& name) {
   return path;
 }
 
-Result<Json> ImageWriter::DescribeStreams() {
+Result<Json> FolderImageWriter::DescribeStreams() {
   Json list = Json::array();
   for (auto& [name, stream] : streams_) {
     for (const std::string& chunk : stream.chunks) {
@@ -116,7 +118,7 @@ Result<Json> ImageWriter::DescribeStreams() {
   return list;
 }
 
-Result<Json> ImageWriter::DescribeFolder(const std::string& name) {
+Result<Json> FolderImageWriter::DescribeFolder(const std::string& name) {
   std::string path = partial_ + "/" + name;
   ASSIGN_OR_RETURN(std::vector<std::string> names, ListFolder(path));
   Json files = Json::array();
@@ -134,7 +136,7 @@ Result<Json> ImageWriter::DescribeFolder(const std::string& name) {
   return Json{{"name", name}, {"files", std::move(files)}};
 }
 
-Status ImageWriter::WriteManifest(const Json& manifest) {
+Status FolderImageWriter::WriteManifest(const Json& manifest) {
   std::string text = JsonText(manifest, 1);
   RETURN_IF_ERROR(WriteFileAtomically(partial_ + "/manifest.json", text));
   std::string sum = HashText(HashBytes(std::as_bytes(std::span(text))));
@@ -142,7 +144,7 @@ Status ImageWriter::WriteManifest(const Json& manifest) {
   return WriteFileAtomically(partial_ + "/manifest.sum", sum);
 }
 
-Status ImageWriter::Commit(const Json& meta) {
+Status FolderImageWriter::Commit(const Json& meta) {
   STASIS_CHECK(!committed_);
   Json manifest = {{"format", kFormat}, {"version", kImageVersion}, {"id", id_}, {"meta", meta}};
   ASSIGN_OR_RETURN(manifest["streams"], DescribeStreams());
@@ -178,7 +180,7 @@ Result<Json> ParseImageManifest(std::string_view text) {
   return manifest;
 }
 
-Status ImageReader::ReadStreams(const Json& list) {
+Status FolderImageReader::ReadStreams(const Json& list) {
   for (const Json& element : list) {
     JsonFields fields(element, "stream");
     std::string name = fields.String("name", 255);
@@ -206,7 +208,7 @@ Status ImageReader::ReadStreams(const Json& list) {
   return Status();
 }
 
-Status ImageReader::ReadFolder(const Json& folder) {
+Status FolderImageReader::ReadFolder(const Json& folder) {
   JsonFields fields(folder, "folder");
   std::string name = fields.String("name", 255);
   std::vector<const Json*> list = fields.Objects("files", kMaxFiles);
@@ -230,9 +232,10 @@ Status ImageReader::ReadFolder(const Json& folder) {
   return Status();
 }
 
-Result<std::unique_ptr<ImageReader>> ImageReader::Open(const std::string& folder, const std::string& id) {
+Result<std::unique_ptr<FolderImageReader>> FolderImageReader::Open(const std::string& folder,
+                                                                   const std::string& id) {
   if (!IsPlainName(id)) return Status(StatusCode::kInvalidArgument, "'" + id + "' is no image id");
-  std::unique_ptr<ImageReader> reader(new ImageReader);
+  std::unique_ptr<FolderImageReader> reader(new FolderImageReader);
   reader->id_ = id;
   reader->path_ = folder + "/" + id;
   if (!Exists(reader->path_)) return Status(StatusCode::kNotFound, "there is no image " + id);
@@ -254,12 +257,12 @@ Result<std::unique_ptr<ImageReader>> ImageReader::Open(const std::string& folder
   return reader;
 }
 
-uint64_t ImageReader::StreamSize(const std::string& name) const {
+uint64_t FolderImageReader::StreamSize(const std::string& name) const {
   auto found = streams_.find(name);
   return found == streams_.end() ? 0 : found->second.size;
 }
 
-Status ImageReader::ReadChunk(const std::string& name, uint64_t index, std::span<std::byte> out) const {
+Status FolderImageReader::ReadChunk(const std::string& name, uint64_t index, std::span<std::byte> out) const {
   auto found = streams_.find(name);
   if (found == streams_.end() || index >= found->second.hashes.size() ||
       out.size() != ChunkSize(found->second.size, index)) {
@@ -273,7 +276,7 @@ Status ImageReader::ReadChunk(const std::string& name, uint64_t index, std::span
                 static_cast<unsigned long long>(index), name.c_str());
 }
 
-Status ImageReader::VerifyFolder(const std::string& name) const {
+Status FolderImageReader::VerifyFolder(const std::string& name) const {
   auto found = folders_.find(name);
   if (found == folders_.end())
     return Status(StatusCode::kCorrupt, "image " + id_ + " lacks the folder " + name);
@@ -287,7 +290,7 @@ Status ImageReader::VerifyFolder(const std::string& name) const {
   });
 }
 
-Status ImageReader::VerifyAll() const {
+Status FolderImageReader::VerifyAll() const {
   for (const auto& [name, files] : folders_) RETURN_IF_ERROR(VerifyFolder(name));
   std::vector<std::vector<std::byte>> buffers(CopyThreads());
   for (const auto& entry : streams_) {

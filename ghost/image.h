@@ -19,23 +19,23 @@
 
 #include "base/fd.h"
 #include "base/status.h"
-#include "ghost/hash.h"
-#include "ghost/json.h"
+#include "dedup/hash.h"
+#include "dedup/json.h"
 
 namespace stasis {
 
 inline constexpr uint64_t kImageVersion = 1;
 inline constexpr uint64_t kImageChunk = 4 << 20;  // bytes; the last chunk of a stream may be shorter
 
-class ImageWriter {
+class FolderImageWriter {
  public:
   // Starts `folder`/`id`.partial, mode 0700, replacing what an interrupted writer left there. kAlreadyExists
   // when `id` is already committed.
-  static Result<std::unique_ptr<ImageWriter>> Create(const std::string& folder, const std::string& id);
+  static Result<std::unique_ptr<FolderImageWriter>> Create(const std::string& folder, const std::string& id);
   // Removes what was written unless it was committed.
-  ~ImageWriter();
-  ImageWriter(const ImageWriter&) = delete;
-  ImageWriter& operator=(const ImageWriter&) = delete;
+  ~FolderImageWriter();
+  FolderImageWriter(const FolderImageWriter&) = delete;
+  FolderImageWriter& operator=(const FolderImageWriter&) = delete;
 
   // A stream of `size` bytes; every chunk of it is to be written once.
   Status AddStream(const std::string& name, uint64_t size);
@@ -56,7 +56,7 @@ class ImageWriter {
     Fd fd;
     std::vector<std::string> chunks;  // hash texts; "" not written yet, "0" all zero
   };
-  ImageWriter(std::string folder, std::string id) : folder_(std::move(folder)), id_(std::move(id)) {}
+  FolderImageWriter(std::string folder, std::string id) : folder_(std::move(folder)), id_(std::move(id)) {}
   Result<Json> DescribeStreams();
   Result<Json> DescribeFolder(const std::string& name);
   Status WriteManifest(const Json& manifest);
@@ -70,7 +70,7 @@ class ImageWriter {
   bool committed_ = false;
 };
 
-class ImageReader {
+class FolderImageReader {
  public:
   struct Stream {
     uint64_t size = 0;
@@ -86,7 +86,7 @@ class ImageReader {
 
   // Reads and checks the manifest, and that all it names is there in the right size. kNotFound: no such
   // image; kUnsupported: of a version that we do not know; kCorrupt: damaged.
-  static Result<std::unique_ptr<ImageReader>> Open(const std::string& folder, const std::string& id);
+  static Result<std::unique_ptr<FolderImageReader>> Open(const std::string& folder, const std::string& id);
 
   const std::string& id() const { return id_; }
   const Json& meta() const { return meta_; }
@@ -103,7 +103,7 @@ class ImageReader {
   uint64_t bytes() const { return bytes_; }
 
  private:
-  ImageReader() = default;
+  FolderImageReader() = default;
   Status ReadStreams(const Json& list);
   Status ReadFolder(const Json& folder);
 

@@ -23,7 +23,7 @@ std::vector<std::byte> RandomBytes(size_t size, uint32_t seed) {
 Status WriteImage(const std::string& folder, const std::string& id, std::vector<std::byte>* content) {
   *content = RandomBytes(3 * kImageChunk + 1000, 7);
   std::fill_n(content->begin() + kImageChunk, kImageChunk, std::byte{0});
-  ASSIGN_OR_RETURN(auto writer, ImageWriter::Create(folder, id));
+  ASSIGN_OR_RETURN(auto writer, FolderImageWriter::Create(folder, id));
   RETURN_IF_ERROR(writer->AddStream("memory", content->size()));
   for (uint64_t at = 0, i = 0; at < content->size(); at += kImageChunk, ++i) {
     auto part = std::span(*content).subspan(at, std::min<uint64_t>(kImageChunk, content->size() - at));
@@ -39,7 +39,7 @@ TEST(ImageTest, WhatWasWrittenIsRead) {
   TempFolder folder;
   std::vector<std::byte> content;
   ASSERT_OK(WriteImage(folder.path(), "000001", &content));
-  auto reader = ImageReader::Open(folder.path(), "000001");
+  auto reader = FolderImageReader::Open(folder.path(), "000001");
   ASSERT_OK(reader.status());
   EXPECT_EQ((*reader)->meta(), Json({{"answer", 42}}));
   EXPECT_EQ((*reader)->StreamSize("memory"), content.size());
@@ -81,7 +81,7 @@ bool DamageIsFound(const std::string& folder, const std::string& file, uint64_t 
   EXPECT_TRUE(ReadAt(fd.get(), std::span(&byte, 1), offset).ok());
   std::byte damaged = byte ^ static_cast<std::byte>(1 << bit);
   EXPECT_TRUE(WriteAt(fd.get(), std::span(&damaged, 1), offset).ok());
-  auto reader = ImageReader::Open(folder, "000001");
+  auto reader = FolderImageReader::Open(folder, "000001");
   Status status = reader.ok() ? (*reader)->VerifyAll() : reader.status();
   EXPECT_TRUE(WriteAt(fd.get(), std::span(&byte, 1), offset).ok());
   return status.code() == StatusCode::kCorrupt;
@@ -89,7 +89,7 @@ bool DamageIsFound(const std::string& folder, const std::string& file, uint64_t 
 
 TEST(ImageTest, EveryByteOfManifestAndFilesIsCovered) {
   TempFolder folder;
-  auto writer = ImageWriter::Create(folder.path(), "000001");
+  auto writer = FolderImageWriter::Create(folder.path(), "000001");
   ASSERT_OK(writer.status());
   ASSERT_OK((*writer)->AddStream("memory", 300));
   ASSERT_OK((*writer)->WriteChunk("memory", 0, RandomBytes(300, 3)));
@@ -122,11 +122,11 @@ TEST(ImageTest, MissingAndCutFilesAreFoundOnOpening) {
   std::vector<std::byte> content;
   ASSERT_OK(WriteImage(folder.path(), "000001", &content));
   ASSERT_EQ(truncate((folder / "000001/streams/memory").c_str(), 100), 0);
-  EXPECT_EQ(ImageReader::Open(folder.path(), "000001").status().code(), StatusCode::kCorrupt);
+  EXPECT_EQ(FolderImageReader::Open(folder.path(), "000001").status().code(), StatusCode::kCorrupt);
   ASSERT_EQ(unlink((folder / "000001/streams/memory").c_str()), 0);
-  EXPECT_EQ(ImageReader::Open(folder.path(), "000001").status().code(), StatusCode::kCorrupt);
-  EXPECT_EQ(ImageReader::Open(folder.path(), "000009").status().code(), StatusCode::kNotFound);
-  EXPECT_EQ(ImageReader::Open(folder.path(), "../x").status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(FolderImageReader::Open(folder.path(), "000001").status().code(), StatusCode::kCorrupt);
+  EXPECT_EQ(FolderImageReader::Open(folder.path(), "000009").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(FolderImageReader::Open(folder.path(), "../x").status().code(), StatusCode::kInvalidArgument);
 }
 
 TEST(ImageTest, AnImageThatIsNotCommittedLeavesNothing) {
@@ -134,7 +134,7 @@ TEST(ImageTest, AnImageThatIsNotCommittedLeavesNothing) {
   std::vector<std::byte> content;
   ASSERT_OK(WriteImage(folder.path(), "000001", &content));
   {
-    auto writer = ImageWriter::Create(folder.path(), "000002");
+    auto writer = FolderImageWriter::Create(folder.path(), "000002");
     ASSERT_OK(writer.status());
     ASSERT_OK((*writer)->AddStream("memory", 10));
     EXPECT_TRUE(Exists(folder / "000002.partial"));
@@ -155,7 +155,7 @@ TEST(ImageTest, AFailedRenameKeepsTheLastImageGood) {
   EXPECT_EQ(WriteImage(folder.path(), "000002", &content).code(), StatusCode::kInternal);
   ASSERT_OK(SetFault(""));
   EXPECT_EQ(*ListFolder(folder.path()), std::vector<std::string>{"000001"});
-  auto reader = ImageReader::Open(folder.path(), "000001");
+  auto reader = FolderImageReader::Open(folder.path(), "000001");
   ASSERT_OK(reader.status());
   ASSERT_OK((*reader)->VerifyAll());
 }

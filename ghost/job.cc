@@ -8,11 +8,11 @@
 
 #include <algorithm>
 
+#include "base/files.h"
 #include "base/raw_log.h"
 #include "ghost/child.h"
 #include "ghost/criu.h"
 #include "ghost/dumpable.h"
-#include "ghost/files.h"
 #include "ghost/proc.h"
 
 namespace stasis {
@@ -131,7 +131,7 @@ Status Job::BeginRestore() {
     if (ids.empty()) return Status(StatusCode::kNotFound, "task " + config_.name + " has no image");
     op_.image_id = ids.back();
   }
-  ASSIGN_OR_RETURN(op_.reader, ImageReader::Open(paths_.images, op_.image_id));
+  ASSIGN_OR_RETURN(op_.reader, FolderImageReader::Open(paths_.images, op_.image_id));
   ASSIGN_OR_RETURN(op_.manifest, ParseManifest(op_.reader->meta()));
   RETURN_IF_ERROR(CheckImageFits());
   holdings_.Clear();

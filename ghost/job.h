@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/progress.h"
 #include "base/status.h"
 #include "ghost/freezer.h"
 #include "ghost/gpu.h"
@@ -22,7 +23,6 @@
 #include "ghost/manifest.h"
 #include "ghost/member.h"
 #include "ghost/open_files.h"
-#include "ghost/progress.h"
 #include "ghost/request.h"
 #include "ghost/steps.h"
 #include "ghost/task_files.h"
@@ -70,8 +70,8 @@ class Job {
     Answer answer;
     size_t members = 0;  // processes that used devices when they were asked to stand still
     std::string image_id;
-    std::unique_ptr<ImageWriter> writer;
-    std::unique_ptr<ImageReader> reader;
+    std::unique_ptr<FolderImageWriter> writer;
+    std::unique_ptr<FolderImageReader> reader;
     Manifest manifest;
     std::optional<Holdings> snapshot;
     std::map<std::string, uint64_t> sizes_before;  // of files that are appended to, before the dump

@@ -12,11 +12,11 @@
 #include <map>
 #include <thread>
 
+#include "base/files.h"
 #include "base/raw_log.h"
 #include "ghost/child.h"
 #include "ghost/criu.h"
 #include "ghost/dumpable.h"
-#include "ghost/files.h"
 #include "ghost/job.h"
 #include "ghost/proc.h"
 #include "ghost/programs.h"
@@ -175,7 +175,7 @@ Status Job::Dump() {
   }
   RETURN_IF_ERROR(CheckResidue(tree, closed, config_.driver, &op_.answer.remedy));
   ASSIGN_OR_RETURN(op_.manifest.programs, ProgramsOf(tree, &op_.answer.remedy));
-  ASSIGN_OR_RETURN(op_.writer, ImageWriter::Create(paths_.images, op_.image_id));
+  ASSIGN_OR_RETURN(op_.writer, FolderImageWriter::Create(paths_.images, op_.image_id));
   ASSIGN_OR_RETURN(std::string criu_folder, op_.writer->AddFolder(kCriuFolder));
   ASSIGN_OR_RETURN(std::string files_folder, op_.writer->AddFolder(kFilesFolder));
   op_.sizes_before = AppendedSizes(tree);

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "base/files.h"
 #include "base/unix_socket.h"
-#include "ghost/files.h"
 #include "ghost/job.h"
 #include "ghost/proc.h"
 

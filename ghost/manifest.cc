@@ -6,7 +6,7 @@
 #include <iterator>
 #include <sstream>
 
-#include "ghost/files.h"
+#include "base/files.h"
 #include "ghost/task_files.h"
 
 namespace stasis {

@@ -13,7 +13,7 @@
 
 #include "base/status.h"
 #include "base/task_protocol.h"
-#include "ghost/json.h"
+#include "dedup/json.h"
 
 namespace stasis {
 

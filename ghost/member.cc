@@ -10,8 +10,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/files.h"
 #include "base/unix_socket.h"
-#include "ghost/files.h"
 #include "ghost/proc.h"
 
 namespace stasis {

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <span>
 
-#include "ghost/files.h"
+#include "base/files.h"
 
 namespace stasis {
 namespace {

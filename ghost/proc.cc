@@ -11,7 +11,7 @@
 #include <map>
 #include <sstream>
 
-#include "ghost/files.h"
+#include "base/files.h"
 
 namespace stasis {
 namespace {

@@ -8,7 +8,7 @@
 #include <map>
 #include <span>
 
-#include "ghost/files.h"
+#include "base/files.h"
 #include "ghost/proc.h"
 
 namespace stasis {

@@ -8,9 +8,9 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "dedup/json.h"
 #include "ghost/blockers.h"
 #include "ghost/holdings.h"
-#include "ghost/json.h"
 
 namespace stasis {
 

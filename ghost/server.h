@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "base/message.h"
+#include "base/progress.h"
 #include "base/unix_socket.h"
 #include "ghost/job.h"
-#include "ghost/progress.h"
 #include "ghost/request.h"
 
 namespace stasis {

@@ -1,6 +1,6 @@
 #include "ghost/task_files.h"
 
-#include "ghost/files.h"
+#include "base/files.h"
 #include "ghost/proc.h"
 
 namespace stasis {

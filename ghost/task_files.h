@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "ghost/json.h"
+#include "dedup/json.h"
 
 namespace stasis {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "base/files.h"
 #include "base/status.h"
-#include "ghost/files.h"
 
 namespace stasis {
 

@@ -94,6 +94,8 @@ TaskServer::Reply TaskServer::Dispatch(Message& request) {
       return Rebuild();
     case TaskMessage::kResume:
       return Resume();
+    case TaskMessage::kActive:
+    case TaskMessage::kSnapshotDone:
     case TaskMessage::kOk:
     case TaskMessage::kError:
       break;

@@ -1,6 +1,6 @@
 // How far a long operation is, for whoever watches. Thread-safe.
-#ifndef GHOST_PROGRESS_H_
-#define GHOST_PROGRESS_H_
+#ifndef BASE_PROGRESS_H_
+#define BASE_PROGRESS_H_
 
 #include <cstdint>
 #include <functional>
@@ -45,4 +45,4 @@ class Progress {
 
 }  // namespace stasis
 
-#endif  // GHOST_PROGRESS_H_
+#endif  // BASE_PROGRESS_H_

@@ -1,7 +1,7 @@
 // XXH3-128: finds every damage that is not made on purpose. Not a cryptographic hash: who may write an image
 // may also write its sums.
-#ifndef GHOST_HASH_H_
-#define GHOST_HASH_H_
+#ifndef DEDUP_HASH_H_
+#define DEDUP_HASH_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -28,4 +28,4 @@ bool AllZero(std::span<const std::byte> bytes);
 
 }  // namespace stasis
 
-#endif  // GHOST_HASH_H_
+#endif  // DEDUP_HASH_H_

@@ -1,6 +1,6 @@
 // The same work on many pieces, on a few threads.
-#ifndef GHOST_PARALLEL_H_
-#define GHOST_PARALLEL_H_
+#ifndef BASE_PARALLEL_H_
+#define BASE_PARALLEL_H_
 
 #include <cstddef>
 #include <functional>
@@ -18,4 +18,4 @@ Status ParallelFor(size_t count, size_t threads, const std::function<Status(size
 
 }  // namespace stasis
 
-#endif  // GHOST_PARALLEL_H_
+#endif  // BASE_PARALLEL_H_

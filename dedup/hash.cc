@@ -1,4 +1,4 @@
-#include "ghost/hash.h"
+#include "dedup/hash.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 #include <memory>
 #include <vector>
 
-#include "ghost/files.h"
+#include "base/files.h"
 
 namespace stasis {
 namespace {

@@ -1,7 +1,7 @@
 // JSON from outside, read without surprises: every field is checked for its type and bounds, and the library
 // never throws or aborts on what came in.
-#ifndef GHOST_JSON_H_
-#define GHOST_JSON_H_
+#ifndef DEDUP_JSON_H_
+#define DEDUP_JSON_H_
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -60,4 +60,4 @@ class JsonFields {
 
 }  // namespace stasis
 
-#endif  // GHOST_JSON_H_
+#endif  // DEDUP_JSON_H_

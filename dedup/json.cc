@@ -1,4 +1,4 @@
-#include "ghost/json.h"
+#include "dedup/json.h"
 
 namespace stasis {
 namespace {

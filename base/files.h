@@ -1,7 +1,7 @@
-// Files and folders as the ghost needs them: replaced as a whole, on stable storage when a call returns.
+// Files and folders: replaced as a whole, on stable storage when a call returns.
 // Thread-safe: nothing is kept between calls.
-#ifndef GHOST_FILES_H_
-#define GHOST_FILES_H_
+#ifndef BASE_FILES_H_
+#define BASE_FILES_H_
 
 #include <sys/types.h>
 
@@ -44,4 +44,4 @@ Result<std::string> ReadLink(const std::string& path);
 
 }  // namespace stasis
 
-#endif  // GHOST_FILES_H_
+#endif  // BASE_FILES_H_

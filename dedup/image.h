@@ -1,0 +1,168 @@
+// One image in a store: named streams of bytes, folders of files, and what the owner wants to remember of
+// them (`meta`), named by one manifest (ROOT/images/TASK/ID.image) that becomes visible by one rename.
+//
+// A stream is a list of segments, each a range of some address space (device memory, a process's pages, a
+// file): chunks end at multiples of the store's chunk size *in that address space*, so that equal memory
+// gives equal chunks whatever lies before it in the stream. All-zero chunks take no room. Copies go by
+// pieces: runs of whole chunks, kPieceBytes at most, the same for writer and reader.
+#ifndef DEDUP_IMAGE_H_
+#define DEDUP_IMAGE_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "dedup/hash.h"
+#include "dedup/json.h"
+#include "dedup/store.h"
+
+namespace stasis {
+
+inline constexpr uint32_t kImageVersion = 2;
+inline constexpr uint64_t kPieceBytes = 4 << 20;
+
+struct Segment {
+  uint64_t address = 0;
+  uint64_t size = 0;  // bytes, more than zero
+  bool operator==(const Segment&) const = default;
+};
+
+// One chunk of a stream. An all-zero one has the hash kZeroChunk and is in no pack.
+struct ChunkRef {
+  Hash128 hash;
+  uint32_t size = 0;
+};
+inline constexpr Hash128 kZeroChunk{};
+
+struct Piece {
+  uint64_t offset = 0;  // in the stream
+  uint64_t size = 0;
+  size_t first_chunk = 0;
+  size_t chunks = 0;
+};
+
+// Where the chunks of a stream end. Constant.
+class StreamLayout {
+ public:
+  StreamLayout() = default;
+  StreamLayout(std::vector<Segment> segments, uint64_t chunk_bytes);
+  uint64_t size() const { return size_; }
+  size_t chunk_count() const { return ends_.size(); }
+  uint64_t ChunkOffset(size_t chunk) const { return chunk == 0 ? 0 : ends_[chunk - 1]; }
+  uint64_t ChunkSize(size_t chunk) const { return ends_[chunk] - ChunkOffset(chunk); }
+  const std::vector<Segment>& segments() const { return segments_; }
+  const std::vector<Piece>& pieces() const { return pieces_; }
+
+ private:
+  std::vector<Segment> segments_;
+  std::vector<uint64_t> ends_;
+  std::vector<Piece> pieces_;
+  uint64_t size_ = 0;
+};
+
+// Sums over an image. Of a chunk that occurs several times in it, `unique` counts one.
+struct ImageCounts {
+  uint64_t bytes = 0;         // of streams and files
+  uint64_t zero_bytes = 0;    // in all-zero chunks
+  uint64_t unique_bytes = 0;  // before compression
+  uint64_t added_bytes = 0;   // what writing it added to packs; writer only
+  uint64_t manifest_bytes = 0;
+};
+
+class ImageWriter {
+ public:
+  // `task` and `id` are plain names. kAlreadyExists when `id` is committed.
+  static Result<std::unique_ptr<ImageWriter>> Create(std::shared_ptr<Store> store, const std::string& task,
+                                                     const std::string& id);
+  // Takes back what was written unless it was committed.
+  ~ImageWriter();
+  ImageWriter(const ImageWriter&) = delete;
+  ImageWriter& operator=(const ImageWriter&) = delete;
+
+  // Before its pieces are written.
+  Status AddStream(const std::string& name, std::vector<Segment> segments);
+  const StreamLayout& Layout(const std::string& name) const;
+  // Each piece of each stream is written once, by whichever thread. `bytes` is the whole piece.
+  Status WritePiece(const std::string& name, size_t piece, std::span<const std::byte> bytes);
+  // Instead: the hashes of a piece's chunks, where they are known without the bytes. Sets wanted[i] for those
+  // whose bytes the store lacks; they follow by WriteChunk(). kZeroChunk is never wanted.
+  Status OfferPiece(const std::string& name, size_t piece, std::span<const Hash128> hashes,
+                    std::vector<bool>* wanted);
+  // `chunk` counts in the stream. The bytes are hashed again: kCorrupt when they are not what was offered.
+  Status WriteChunk(const std::string& name, size_t chunk, std::span<const std::byte> bytes);
+  // Takes the plain files of a folder in, on several threads; a file that is not plain fails it.
+  // `segments_of` may give a file's address ranges (their sizes add up to `size`); null or an empty answer:
+  // the file's own offsets.
+  Status AddFolder(const std::string& name, const std::string& path,
+                   const std::function<std::vector<Segment>(const std::string& file, uint64_t size)>&
+                       segments_of = nullptr);
+  // Everything that was added must have been written. Packs, manifest, rename, all on stable storage. Once;
+  // after an error the image is gone.
+  Status Commit(const Json& meta);
+
+  const std::string& id() const;
+  ImageCounts counts() const;
+
+ private:
+  struct State;
+  explicit ImageWriter(std::unique_ptr<State> state);
+  const std::unique_ptr<State> state_;
+};
+
+class ImageReader {
+ public:
+  // Reads and checks the manifest, and keeps its packs as long as the reader lives. kNotFound: no such image;
+  // kUnsupported: of a version that we do not know; kCorrupt: damaged, or a chunk is missing.
+  static Result<std::unique_ptr<ImageReader>> Open(std::shared_ptr<Store> store, const std::string& task,
+                                                   const std::string& id);
+  ~ImageReader();
+  ImageReader(const ImageReader&) = delete;
+  ImageReader& operator=(const ImageReader&) = delete;
+
+  const std::string& task() const;
+  const std::string& id() const;
+  const Json& meta() const;
+  std::vector<std::string> streams() const;
+  std::vector<std::string> folders() const;
+  // Null when there is none.
+  const StreamLayout* Layout(const std::string& name) const;
+  // Checked. `out` is as long as the piece. Thread-safe.
+  Status ReadPiece(const std::string& name, size_t piece, std::span<std::byte> out) const;
+  // Writes a folder's files into `path`, which exists and is empty, on several threads.
+  Status ExtractFolder(const std::string& name, const std::string& path) const;
+  // Reads and checks every byte.
+  Status VerifyAll(const std::function<void(uint64_t, uint64_t)>& progress = nullptr) const;
+  ImageCounts counts() const;
+  // Every chunk, in order, repetitions and zeros included.
+  std::vector<ChunkRef> Chunks() const;
+
+ private:
+  struct State;
+  explicit ImageReader(std::unique_ptr<State> state);
+  const std::unique_ptr<State> state_;
+};
+
+// Names of tasks that have images, sorted.
+Result<std::vector<std::string>> ListImageTasks(Store& store);
+// Ids of a task's committed images, ascending. Six digits each; anything else there is ignored.
+Result<std::vector<std::string>> ListImages(Store& store, const std::string& task);
+// One more than the newest, "000001" when there is none.
+Result<std::string> NextImageId(Store& store, const std::string& task);
+// The manifest goes; its chunks go with the next CollectGarbage(). kNotFound.
+Status RemoveImage(Store& store, const std::string& task, const std::string& id);
+
+// One self-contained file: the manifest and every chunk it names. Replaces nothing: kAlreadyExists.
+Status ExportImage(const ImageReader& image, const std::string& path,
+                   const std::function<void(uint64_t, uint64_t)>& progress = nullptr);
+// Checks every byte and commits it as `id` of `task` (empty: as it was exported). Untrusted input.
+Status ImportImage(std::shared_ptr<Store> store, const std::string& path, std::string* task, std::string* id,
+                   const std::function<void(uint64_t, uint64_t)>& progress = nullptr);
+
+}  // namespace stasis
+
+#endif  // DEDUP_IMAGE_H_
