@@ -39,7 +39,7 @@ Result<Fd> OpenFile(const std::string& path, int flags, mode_t mode) {
 }
 
 Result<std::string> ReadFile(const std::string& path, size_t limit) {
-  ASSIGN_OR_RETURN(Fd fd, OpenFile(path, O_RDONLY));
+  ASSIGN_OR_RETURN(Fd fd, OpenFile(path, O_RDONLY | O_NONBLOCK));
   std::string text;
   char buffer[16384];
   for (;;) {
@@ -102,11 +102,16 @@ Status WriteFileAtomically(const std::string& path, std::string_view text, mode_
 }
 
 Status MakeFolders(const std::string& path) {
-  if (mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return Status();
-  if (errno != ENOENT || path.empty()) return ErrnoStatus(errno, "create folder " + path);
-  RETURN_IF_ERROR(MakeFolders(ParentOf(path)));
-  if (mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return Status();
-  return ErrnoStatus(errno, "create folder " + path);
+  if (mkdir(path.c_str(), 0700) == 0) return Status();
+  if (errno == ENOENT && !path.empty()) {
+    RETURN_IF_ERROR(MakeFolders(ParentOf(path)));
+    if (mkdir(path.c_str(), 0700) == 0) return Status();
+  }
+  if (errno != EEXIST) return ErrnoStatus(errno, "create folder " + path);
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) return ErrnoStatus(errno, path);
+  if (!S_ISDIR(info.st_mode)) return Status(StatusCode::kFailedPrecondition, path + " is no folder");
+  return Status();
 }
 
 Result<std::vector<std::string>> ListFolder(const std::string& path) {

@@ -16,8 +16,11 @@
 
 namespace stasis {
 
-// The whole file; kCorrupt when it is longer than `limit` bytes. Works for files of /proc.
-Result<std::string> ReadFile(const std::string& path, size_t limit);
+inline constexpr size_t kReadLimit = 64 << 20;
+
+// The whole file; kCorrupt when it is longer than `limit` bytes. Works for files of /proc, and waits for
+// nobody.
+Result<std::string> ReadFile(const std::string& path, size_t limit = kReadLimit);
 // Replaces `path` by a file with `text`: either the old or the new content is there, whatever happens.
 Status WriteFileAtomically(const std::string& path, std::string_view text, mode_t mode = 0600);
 // All of `bytes` at `offset`.

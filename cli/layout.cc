@@ -17,7 +17,6 @@ namespace stasis {
 namespace {
 
 constexpr size_t kMaxTaskName = 48;  // the sockets below the run folder have paths of at most 107 bytes
-constexpr size_t kMaxFile = 16u << 20;
 
 std::string Variable(const char* name) {
   const char* value = std::getenv(name);
@@ -98,34 +97,6 @@ std::vector<std::string> ListTasks(const Folders& folders) {
   }
   std::sort(names.begin(), names.end());
   return names;
-}
-
-Status MakeFolders(const std::string& path) {
-  for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
-    std::string part = path.substr(0, end);
-    if (mkdir(part.c_str(), 0700) != 0 && errno != EEXIST) return ErrnoStatus(errno, "create folder " + part);
-    if (end == std::string::npos) break;
-  }
-  struct stat info {};
-  if (stat(path.c_str(), &info) != 0) return ErrnoStatus(errno, path);
-  if (!S_ISDIR(info.st_mode)) return Status(StatusCode::kFailedPrecondition, path + " is no folder");
-  return Status();
-}
-
-Result<std::string> ReadFile(const std::string& path) {
-  Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file.valid()) return ErrnoStatus(errno, path);
-  std::string text;
-  char buffer[4096];
-  for (;;) {
-    ssize_t got = read(file.get(), buffer, sizeof buffer);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return ErrnoStatus(errno, path);
-    if (got == 0) return text;
-    text.append(buffer, static_cast<size_t>(got));
-    if (text.size() > kMaxFile)
-      return Status(StatusCode::kCorrupt, path + " is larger than such a file can be");
-  }
 }
 
 Result<Json> ReadJson(const std::string& path) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/files.h"
 #include "base/status.h"
 
 namespace stasis {
@@ -41,11 +42,6 @@ Status CheckTaskName(std::string_view name);
 // Names of all tasks on record, sorted.
 std::vector<std::string> ListTasks(const Folders& folders);
 
-// `path` and the missing folders above it, each for this user alone.
-Status MakeFolders(const std::string& path);
-
-// kNotFound: no such file.
-Result<std::string> ReadFile(const std::string& path);
 // kNotFound: no such file; kCorrupt: not one JSON object.
 Result<Json> ReadJson(const std::string& path);
 // Replaces `path` by rename, mode 0600.
