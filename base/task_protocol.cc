@@ -111,7 +111,8 @@ std::vector<std::byte> Encode(const TaskStatus& status) {
   out.U8(static_cast<uint8_t>(status.state));
   out.U32(status.threads);
   for (uint64_t value : {status.records, status.allocations, status.allocated_bytes, status.extents,
-                         status.extent_bytes, status.host_bytes})
+                         status.extent_bytes, status.host_bytes, status.active_bytes, status.low_bytes,
+                         status.high_bytes, status.iterations, status.ignored_notes})
     out.U64(value);
   return out.Take();
 }
@@ -122,7 +123,8 @@ Result<TaskStatus> DecodeTaskStatus(std::span<const std::byte> payload) {
   const uint8_t state = in.U8();
   status.threads = in.U32();
   for (uint64_t* value : {&status.records, &status.allocations, &status.allocated_bytes, &status.extents,
-                          &status.extent_bytes, &status.host_bytes})
+                          &status.extent_bytes, &status.host_bytes, &status.active_bytes, &status.low_bytes,
+                          &status.high_bytes, &status.iterations, &status.ignored_notes})
     *value = in.U64();
   RETURN_IF_ERROR(Finish(in, "status of a task"));
   if (state > static_cast<uint8_t>(TaskState::kAttaching))
@@ -188,6 +190,95 @@ Result<std::vector<TaskExtent>> DecodeTaskExtents(std::span<const std::byte> pay
   }
   RETURN_IF_ERROR(Finish(in, "device memory of a task"));
   return extents;
+}
+
+std::vector<std::byte> Encode(const std::vector<TaskRange>& ranges) {
+  PayloadWriter out;
+  out.U32(static_cast<uint32_t>(ranges.size()));
+  for (const TaskRange& range : ranges) {
+    out.U64(range.address);
+    out.U64(range.size);
+  }
+  return out.Take();
+}
+
+Result<std::vector<TaskRange>> DecodeTaskRanges(std::span<const std::byte> payload) {
+  PayloadReader in(payload);
+  std::vector<TaskRange> ranges(in.Count(16));
+  uint64_t end = 0;
+  for (TaskRange& range : ranges) {
+    range.address = in.U64();
+    range.size = in.U64();
+    const bool sane = range.size != 0 && range.address + range.size > range.address && range.address >= end;
+    if (in.ok() && !sane)
+      return Errorf(StatusCode::kCorrupt, "active memory of a task: %llu bytes at 0x%llx",
+                    static_cast<unsigned long long>(range.size),
+                    static_cast<unsigned long long>(range.address));
+    end = range.address + range.size;
+  }
+  RETURN_IF_ERROR(Finish(in, "active memory of a task"));
+  return ranges;
+}
+
+std::vector<std::byte> Encode(const TaskQuiesce& quiesce) {
+  PayloadWriter out;
+  out.U32(quiesce.deadline_ms);
+  out.U32(quiesce.wait_low_ms);
+  return out.Take();
+}
+
+Result<TaskQuiesce> DecodeTaskQuiesce(std::span<const std::byte> payload) {
+  PayloadReader in(payload);
+  TaskQuiesce quiesce;
+  quiesce.deadline_ms = in.U32();
+  quiesce.wait_low_ms = in.U32();
+  RETURN_IF_ERROR(Finish(in, "request to stand still"));
+  return quiesce;
+}
+
+std::vector<std::byte> Encode(const TaskQuiesced& quiesced) {
+  PayloadWriter out;
+  out.U64(quiesced.active_bytes);
+  out.U64(quiesced.low_bytes);
+  out.U64(quiesced.high_bytes);
+  out.U32(quiesced.waited_ms);
+  out.U8(quiesced.at_low);
+  return out.Take();
+}
+
+Result<TaskQuiesced> DecodeTaskQuiesced(std::span<const std::byte> payload) {
+  PayloadReader in(payload);
+  TaskQuiesced quiesced;
+  quiesced.active_bytes = in.U64();
+  quiesced.low_bytes = in.U64();
+  quiesced.high_bytes = in.U64();
+  quiesced.waited_ms = in.U32();
+  quiesced.at_low = in.U8() != 0;
+  RETURN_IF_ERROR(Finish(in, "answer of a task that stands still"));
+  return quiesced;
+}
+
+std::vector<std::byte> Encode(const TaskResume& resume) {
+  PayloadWriter out;
+  out.U32(static_cast<uint32_t>(resume.held.size()));
+  for (const TaskResume::Held& held : resume.held) {
+    out.I32(held.virtual_ordinal);
+    out.U64(held.bytes);
+  }
+  return out.Take();
+}
+
+Result<TaskResume> DecodeTaskResume(std::span<const std::byte> payload) {
+  PayloadReader in(payload);
+  TaskResume resume;
+  for (uint32_t n = in.Count(12); n > 0; --n) {
+    TaskResume::Held held;
+    held.virtual_ordinal = in.I32();
+    held.bytes = in.U64();
+    resume.held.push_back(held);
+  }
+  RETURN_IF_ERROR(Finish(in, "request to go on"));
+  return resume;
 }
 
 std::vector<std::byte> Encode(const TaskAttach& attach) {

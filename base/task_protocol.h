@@ -24,16 +24,18 @@
 //   Running   kSnapshotDone -> same        -                                 -
 // clang-format on
 //
-// kActive: the bytes of the extents whose content the program can rely on, sorted by address, disjoint; all else is
-// free memory of an allocator and may come back with any content.
+// kActive: the bytes of the extents whose content the program can rely on, sorted by address, disjoint; all
+// else is free memory of an allocator and may come back with any content.
 //
-// TaskQuiesce::wait_low_ms: how long the process may go on running before it is stopped, to be stopped where it holds
-// least active memory. It is stopped at the low point that it has learned, or when that time is over.
+// TaskQuiesce::wait_low_ms: how long the process may go on running before it is stopped, to be stopped where
+// it holds least active memory. It is stopped at the low point that it has learned, or when that time is
+// over.
 //
-// TaskResume::held: device memory (virtual ordinal, bytes) that the ghost keeps for a snapshot while the program runs.
-// The process counts it as free. The two descriptors are eventfds: the process adds to the first when the program has
-// asked for memory that there is not, and waits, within kTaskPressureWait, until the ghost, having given the memory
-// back, adds to the second. kSnapshotDone, and the end of the connection, say that nothing is held any more.
+// TaskResume::held: device memory (virtual ordinal, bytes) that the ghost keeps for a snapshot while the
+// program runs. The process counts it as free. The two descriptors are eventfds: the process adds to the
+// first when the program has asked for memory that there is not, and waits, within kTaskPressureWait, until
+// the ghost, having given the memory back, adds to the second. kSnapshotDone, and the end of the connection,
+// say that nothing is held any more.
 //
 // kAttach, kImport or kRebuild that fails, and a connection that ends while attaching, take the process back
 // to Released: the ghost may try again, elsewhere if it must. Batches keep a program with many allocations
@@ -151,6 +153,13 @@ struct TaskStatus {
   uint64_t extents = 0;
   uint64_t extent_bytes = 0;  // physical device memory behind them
   uint64_t host_bytes = 0;    // pinned host memory
+  // What of the device memory the program can rely on now, and the least and most of it in the latest cycles
+  // (0: none has been seen).
+  uint64_t active_bytes = 0;
+  uint64_t low_bytes = 0;
+  uint64_t high_bytes = 0;
+  uint64_t iterations = 0;     // boundaries that the program has told through include/stasis/memory.h
+  uint64_t ignored_notes = 0;  // its notes that made no sense
 };
 
 // One piece of physical device memory and where the program sees it.
@@ -176,7 +185,7 @@ struct TaskQuiesce {
 // Where the process was stopped, in bytes of active device memory.
 struct TaskQuiesced {
   uint64_t active_bytes = 0;
-  uint64_t low_bytes = 0;   // least and most of the latest cycles; 0: no cycle has been seen
+  uint64_t low_bytes = 0;  // least and most of the latest cycles; 0: no cycle has been seen
   uint64_t high_bytes = 0;
   uint32_t waited_ms = 0;
   bool at_low = false;  // stopped at the low point, and not because the time was over
@@ -208,11 +217,19 @@ std::vector<std::byte> Encode(const TaskStatus& status);
 std::vector<std::byte> Encode(const TaskError& error);
 std::vector<std::byte> Encode(const TaskAttach& attach);
 std::vector<std::byte> Encode(const std::vector<TaskExtent>& extents);
+std::vector<std::byte> Encode(const std::vector<TaskRange>& ranges);
+std::vector<std::byte> Encode(const TaskQuiesce& quiesce);
+std::vector<std::byte> Encode(const TaskQuiesced& quiesced);
+std::vector<std::byte> Encode(const TaskResume& resume);
 Result<TaskHello> DecodeTaskHello(std::span<const std::byte> payload);
 Result<TaskStatus> DecodeTaskStatus(std::span<const std::byte> payload);
 Result<TaskError> DecodeTaskError(std::span<const std::byte> payload);
 Result<TaskAttach> DecodeTaskAttach(std::span<const std::byte> payload);
 Result<std::vector<TaskExtent>> DecodeTaskExtents(std::span<const std::byte> payload);
+Result<std::vector<TaskRange>> DecodeTaskRanges(std::span<const std::byte> payload);
+Result<TaskQuiesce> DecodeTaskQuiesce(std::span<const std::byte> payload);
+Result<TaskQuiesced> DecodeTaskQuiesced(std::span<const std::byte> payload);
+Result<TaskResume> DecodeTaskResume(std::span<const std::byte> payload);
 
 }  // namespace stasis
 

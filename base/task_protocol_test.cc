@@ -78,11 +78,13 @@ TEST(TaskProtocolTest, AnErrorThatSaysOkIsCorrupt) {
 }
 
 TEST(TaskProtocolTest, StatusExtentsAndAttachComeBackWhole) {
-  const TaskStatus status{TaskState::kQuiesced, 2, 3, 4, 5, 6, 7, 8};
+  const TaskStatus status{TaskState::kQuiesced, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13};
   Result<TaskStatus> got_status = DecodeTaskStatus(Encode(status));
   ASSERT_TRUE(got_status.ok());
   EXPECT_EQ(got_status->host_bytes, 8u);
   EXPECT_EQ(got_status->records, 3u);
+  EXPECT_EQ(got_status->active_bytes, 9u);
+  EXPECT_EQ(got_status->ignored_notes, 13u);
   ExpectEveryPrefixRefused(status, DecodeTaskStatus);
 
   const std::vector<TaskExtent> extents = {{1, 0, 0x1000, 4096}, {2, 1, 0x200000, 1u << 21}};
@@ -99,6 +101,48 @@ TEST(TaskProtocolTest, StatusExtentsAndAttachComeBackWhole) {
   ASSERT_EQ(got_attach->placements.size(), 2u);
   EXPECT_EQ(got_attach->placements[0].physical_ordinal, 1);
   ExpectEveryPrefixRefused(attach, DecodeTaskAttach);
+}
+
+TEST(TaskProtocolTest, RangesComeBackWhole) {
+  const std::vector<TaskRange> ranges = {{0x1000, 512}, {0x1200, 1}, {~0ull - 99, 99}};
+  Result<std::vector<TaskRange>> got = DecodeTaskRanges(Encode(ranges));
+  ASSERT_TRUE(got.ok()) << got.status().ToString();
+  EXPECT_EQ(*got, ranges);
+  ExpectEveryPrefixRefused(ranges, DecodeTaskRanges);
+}
+
+TEST(TaskProtocolTest, EmptyUnsortedAndOverlappingRangesAreCorrupt) {
+  using Ranges = std::vector<TaskRange>;
+  for (const Ranges& bad : {Ranges{{0x1000, 0}}, Ranges{{~0ull - 10, 4096}}, Ranges{{0x2000, 1}, {0x1000, 1}},
+                            Ranges{{0x1000, 513}, {0x1200, 512}}})
+    EXPECT_EQ(DecodeTaskRanges(Encode(bad)).status().code(), StatusCode::kCorrupt);
+}
+
+TEST(TaskProtocolTest, QuiesceQuiescedAndResumeComeBackWhole) {
+  const TaskQuiesce quiesce{20000, 500};
+  Result<TaskQuiesce> got_quiesce = DecodeTaskQuiesce(Encode(quiesce));
+  ASSERT_TRUE(got_quiesce.ok());
+  EXPECT_EQ(got_quiesce->deadline_ms, 20000u);
+  EXPECT_EQ(got_quiesce->wait_low_ms, 500u);
+  ExpectEveryPrefixRefused(quiesce, DecodeTaskQuiesce);
+
+  const TaskQuiesced quiesced{1, 2, 3, 4, true};
+  Result<TaskQuiesced> got_quiesced = DecodeTaskQuiesced(Encode(quiesced));
+  ASSERT_TRUE(got_quiesced.ok());
+  EXPECT_EQ(got_quiesced->active_bytes, 1u);
+  EXPECT_EQ(got_quiesced->low_bytes, 2u);
+  EXPECT_EQ(got_quiesced->high_bytes, 3u);
+  EXPECT_EQ(got_quiesced->waited_ms, 4u);
+  EXPECT_TRUE(got_quiesced->at_low);
+  ExpectEveryPrefixRefused(quiesced, DecodeTaskQuiesced);
+
+  const TaskResume resume{{{0, 1ull << 40}, {1, 7}}};
+  Result<TaskResume> got_resume = DecodeTaskResume(Encode(resume));
+  ASSERT_TRUE(got_resume.ok());
+  ASSERT_EQ(got_resume->held.size(), 2u);
+  EXPECT_EQ(got_resume->held[0].bytes, 1ull << 40);
+  EXPECT_EQ(got_resume->held[1].virtual_ordinal, 1);
+  ExpectEveryPrefixRefused(resume, DecodeTaskResume);
 }
 
 TEST(TaskProtocolTest, ImpossibleExtentsAreCorrupt) {

@@ -695,6 +695,11 @@ Json Job::MemberStatus() {
                     {"extents", status->extents},
                     {"extent_bytes", status->extent_bytes},
                     {"host_bytes", status->host_bytes},
+                    {"active_bytes", status->active_bytes},
+                    {"active_low_bytes", status->low_bytes},
+                    {"active_high_bytes", status->high_bytes},
+                    {"iterations", status->iterations},
+                    {"ignored_notes", status->ignored_notes},
                     {"records", status->records}});
   }
   return list;

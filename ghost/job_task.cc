@@ -119,11 +119,11 @@ Status Job::Quiesce() {
   RETURN_IF_ERROR(ConnectMembers());
   op_.stopped_at = Clock::Real().Now();
   Deadline deadline = Deadline::After(op_.request.deadline);
-  uint32_t wait = static_cast<uint32_t>(op_.request.deadline / std::chrono::milliseconds(1));
+  TaskQuiesce quiesce;
+  quiesce.deadline_ms = static_cast<uint32_t>(op_.request.deadline / std::chrono::milliseconds(1));
   // All gates close before anybody is waited for: members may depend on each other.
   for (auto& member : members_) {
-    RETURN_IF_ERROR(member->Send(TaskMessage::kQuiesce, Payload([&](PayloadWriter& out) { out.U32(wait); }),
-                                 {}, deadline));
+    RETURN_IF_ERROR(member->Send(TaskMessage::kQuiesce, Encode(quiesce), {}, deadline));
   }
   Status first;
   for (auto& member : members_) {
@@ -297,7 +297,7 @@ Status Job::Attach() {
 Status Job::Reopen() {
   Status first;
   for (auto& member : members_) {
-    Status status = member->Call(TaskMessage::kResume, {}, {}, Deadline::After(kPromptTime)).status();
+    Status status = member->Call(TaskMessage::kResume, Encode(TaskResume()), {}, Deadline::After(kPromptTime)).status();
     if (!status.ok() && first.ok()) first = std::move(status);
   }
   RETURN_IF_ERROR(first);

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -93,9 +94,11 @@ TaskServer::Reply TaskServer::Dispatch(Message& request) {
     case TaskMessage::kRebuild:
       return Rebuild();
     case TaskMessage::kResume:
-      return Resume();
+      return Resume(request);
     case TaskMessage::kActive:
+      return Active(request);
     case TaskMessage::kSnapshotDone:
+      return SnapshotDone();
     case TaskMessage::kOk:
     case TaskMessage::kError:
       break;
@@ -162,13 +165,15 @@ TaskServer::Reply TaskServer::ReportStatus() {
 }
 
 TaskServer::Reply TaskServer::Quiesce(const Message& request) {
-  Result<uint32_t> deadline_ms = DecodeU32(request);
-  if (!deadline_ms.ok()) return {std::move(deadline_ms).status(), {}, {}, {}};
+  Result<TaskQuiesce> quiesce = DecodeTaskQuiesce(request.payload);
+  if (!quiesce.ok()) return {std::move(quiesce).status(), {}, {}, {}};
   if (Status status = Expect(TaskState::kRunning); !status.ok()) return {std::move(status), {}, {}, {}};
   state_ = TaskState::kQuiescing;
   Reply reply;
-  reply.status = StandStill(Deadline::After(std::chrono::milliseconds(*deadline_ms)), &reply.blockers);
+  reply.status =
+      StandStill(Deadline::After(std::chrono::milliseconds(quiesce->deadline_ms)), &reply.blockers);
   if (reply.status.ok()) state_ = TaskState::kQuiesced;
+  reply.payload = Encode(TaskQuiesced());
   return reply;
 }
 
@@ -201,6 +206,16 @@ TaskServer::Reply TaskServer::Handover(const Message& request) {
   }
   reply.payload = Encode(batch);
   return reply;
+}
+
+TaskServer::Reply TaskServer::Active(const Message& request) {
+  Result<uint32_t> first = DecodeU32(request);
+  if (!first.ok()) return {std::move(first).status(), {}, {}, {}};
+  if (Status status = Expect(TaskState::kQuiesced); !status.ok()) return {std::move(status), {}, {}, {}};
+  std::vector<TaskRange> ranges = vmm::ActiveRanges();
+  ranges.erase(ranges.begin(), ranges.begin() + std::min<size_t>(*first, ranges.size()));
+  ranges.resize(std::min(ranges.size(), kTaskRangeBatch));
+  return {{}, Encode(ranges), {}, {}};
 }
 
 TaskServer::Reply TaskServer::ReleaseDriver(const Message& request) {
@@ -297,11 +312,15 @@ TaskServer::Reply TaskServer::Rebuild() {
   return reply;
 }
 
-TaskServer::Reply TaskServer::Resume() {
+TaskServer::Reply TaskServer::Resume(const Message& request) {
+  Result<TaskResume> resume = DecodeTaskResume(request.payload);
+  if (!resume.ok()) return {std::move(resume).status(), {}, {}, {}};
   const bool standing = state_ == TaskState::kQuiesced || state_ == TaskState::kQuiescing;
   if (!standing) return {Expect(TaskState::kQuiesced), {}, {}, {}};
   Run();
   return {};
 }
+
+TaskServer::Reply TaskServer::SnapshotDone() { return {Expect(TaskState::kRunning), {}, {}, {}}; }
 
 }  // namespace stasis

@@ -39,6 +39,7 @@ class TaskServer {
   Reply Quiesce(const Message& request);
   Status StandStill(const Deadline& deadline, std::vector<TaskBlocker>* blockers);
   Reply Handover(const Message& request);
+  Reply Active(const Message& request);
   Reply ReleaseDriver(const Message& request);
   Status LetGo(TaskStrategy strategy);
   Reply PrepareDump();
@@ -46,7 +47,8 @@ class TaskServer {
   Status Reattach(const TaskAttach& attach);
   Reply Import(Message& request);
   Reply Rebuild();
-  Reply Resume();
+  Reply Resume(const Message& request);
+  Reply SnapshotDone();
 
   // kFailedPrecondition unless the process is in `state`.
   Status Expect(TaskState state) const;

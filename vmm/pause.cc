@@ -72,6 +72,14 @@ std::vector<TaskExtent> Extents() {
   return out;
 }
 
+std::vector<TaskRange> ActiveRanges() {
+  std::vector<TaskRange> out;
+  for (const TaskExtent& extent : Extents()) out.push_back({extent.address, extent.size});
+  std::sort(out.begin(), out.end(),
+            [](const TaskRange& a, const TaskRange& b) { return a.address < b.address; });
+  return out;
+}
+
 Result<Fd> ExportExtent(const TaskExtent& extent) {
   const Found found = FindExtent(extent);
   if (found.extent == nullptr) return NoSuchExtent(extent);

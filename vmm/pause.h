@@ -18,6 +18,8 @@ namespace stasis::vmm {
 Status CheckReleasable(TaskStrategy strategy);
 // All physical memory of the program's allocations, in an order that stays the same until the gate opens.
 std::vector<TaskExtent> Extents();
+// The bytes of the extents whose content the program can rely on, as kActive tells them.
+std::vector<TaskRange> ActiveRanges();
 // A descriptor that keeps the extent's memory alive; it may be exported again.
 Result<Fd> ExportExtent(const TaskExtent& extent);
 // Unmaps and releases everything and holds the addresses with inaccessible pages of the process. With

@@ -9,12 +9,13 @@ import struct
 
 MAGIC, VERSION = 0x4D535453, 1
 HEADER = struct.Struct("=IHHIIQ")  # base/message.h
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 BATCH = 253
 WAKE_VALUE = 0x5354415349530001
 WAKE_SIGNAL = 64 - 3  # SIGRTMAX - 3
 
-HELLO, STATUS, QUIESCE, HANDOVER, RELEASE, PREPARE_DUMP, ATTACH, IMPORT, REBUILD, RESUME = range(1, 11)
+(HELLO, STATUS, QUIESCE, HANDOVER, RELEASE, PREPARE_DUMP, ATTACH, IMPORT, REBUILD, RESUME, ACTIVE,
+ SNAPSHOT_DONE) = range(1, 13)
 OK, ERROR = 100, 101
 STATES = ["running", "quiescing", "quiesced", "released", "deaf", "attaching"]
 RECONSTRUCT, DRIVER_CHECKPOINT = 0, 1
@@ -167,13 +168,30 @@ class TaskClient:
     def status(self):
         reader = Reader(self.request(STATUS)[0])
         status = {"state": STATES[reader.take("B")], "threads": reader.take("I")}
-        for field in ("records", "allocations", "allocated_bytes", "extents", "extent_bytes", "host_bytes"):
+        for field in ("records", "allocations", "allocated_bytes", "extents", "extent_bytes", "host_bytes", "active_bytes",
+                      "low_bytes", "high_bytes", "iterations", "ignored_notes"):
             status[field] = reader.take("Q")
         reader.finish()
         return status
 
-    def quiesce(self, deadline_ms=20000):
-        self.request(QUIESCE, struct.pack("=I", deadline_ms))
+    def quiesce(self, deadline_ms=20000, wait_low_ms=0):
+        """Where the process was stopped."""
+        reader = Reader(self.request(QUIESCE, struct.pack("=II", deadline_ms, wait_low_ms))[0])
+        stopped = {"active_bytes": reader.take("Q"), "low_bytes": reader.take("Q"), "high_bytes": reader.take("Q"),
+                   "waited_ms": reader.take("I"), "at_low": bool(reader.take("B"))}
+        reader.finish()
+        return stopped
+
+    def active(self):
+        """The active ranges: pairs of address and size."""
+        ranges = []
+        while True:
+            reader = Reader(self.request(ACTIVE, struct.pack("=I", len(ranges)))[0])
+            batch = reader.list(lambda: (reader.take("Q"), reader.take("Q")))
+            reader.finish()
+            if not batch:
+                return ranges
+            ranges += batch
 
     def handover(self):
         """All extents, each with a descriptor of its own. The caller closes them."""
@@ -212,8 +230,13 @@ class TaskClient:
     def rebuild(self):
         self.request(REBUILD)
 
-    def resume(self):
-        self.request(RESUME)
+    def resume(self, held=(), fds=()):
+        """`held`: pairs of a virtual ordinal and the bytes that are kept there; `fds`: two eventfds then."""
+        payload = struct.pack("=I", len(held)) + b"".join(struct.pack("=iQ", *pair) for pair in held)
+        self.request(RESUME, payload, fds)
+
+    def snapshot_done(self):
+        self.request(SNAPSHOT_DONE)
 
     # ---- the whole way there and back
 
