@@ -30,3 +30,19 @@ function(stasis_cuda_program name)
   add_custom_target(${name} ALL DEPENDS ${ARG_OUTPUT})
   set_target_properties(${name} PROPERTIES PROGRAM ${ARG_OUTPUT})
 endfunction()
+
+# stasis_embed_ptx(TARGET source.cu): the device code of source.cu as PTX, for any GPU since Turing, in a string
+# literal that the target's sources include as "source.ptx.inc".
+function(stasis_embed_ptx target source)
+  get_filename_component(name ${source} NAME_WE)
+  set(folder ${CMAKE_CURRENT_BINARY_DIR}/ptx)
+  file(MAKE_DIRECTORY ${folder})
+  set(embed ${CMAKE_SOURCE_DIR}/scripts/gen/embed_text.py)
+  add_custom_command(OUTPUT ${folder}/${name}.ptx.inc
+    COMMAND ${STASIS_NVCC} -std=c++17 -O3 -ptx -arch=compute_75 -Wno-deprecated-gpu-targets -o ${folder}/${name}.ptx
+            ${CMAKE_CURRENT_SOURCE_DIR}/${source}
+    COMMAND Python3::Interpreter -B ${embed} ${folder}/${name}.ptx ${folder}/${name}.ptx.inc
+    DEPENDS ${source} ${embed} COMMENT "nvcc ${name}.ptx" VERBATIM)
+  target_sources(${target} PRIVATE ${folder}/${name}.ptx.inc)
+  target_include_directories(${target} PRIVATE ${folder})
+endfunction()
