@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "base/files.h"
-#include "ghost/task_files.h"
+#include "ghost/task_config.h"
 
 namespace stasis {
 namespace {

@@ -5,11 +5,9 @@
 #include <sys/stat.h>
 
 #include <cstring>
-#include <map>
 #include <span>
 
 #include "base/files.h"
-#include "ghost/proc.h"
 
 namespace stasis {
 namespace {
@@ -46,17 +44,6 @@ std::string FindBuildId(std::span<const std::byte> notes) {
   return "";
 }
 
-Result<ManifestProgram> Describe(const std::string& path) {
-  struct stat info;
-  if (stat(path.c_str(), &info) != 0) return Status(StatusCode::kNotFound, path + " is missing");
-  ManifestProgram program;
-  program.path = path;
-  program.build_id = BuildIdOf(path);
-  program.size = static_cast<uint64_t>(info.st_size);
-  program.mtime = std::max<int64_t>(info.st_mtime, 0);
-  return program;
-}
-
 }  // namespace
 
 std::string BuildIdOf(const std::string& path) {
@@ -78,46 +65,39 @@ std::string BuildIdOf(const std::string& path) {
   return "";
 }
 
-Result<std::vector<ManifestProgram>> ProgramsOf(const std::vector<pid_t>& tree, std::string* remedy) {
-  std::map<std::string, ManifestProgram> programs;
-  for (pid_t pid : tree) {
-    ASSIGN_OR_RETURN(std::vector<ProcMap> maps, MapsOf(pid));
-    for (const ProcMap& map : maps) {
-      if (map.protection[2] != 'x' || !map.path.starts_with("/") || map.path.starts_with("/memfd:")) continue;
-      if (map.path.ends_with(" (deleted)")) {
-        *remedy = "start the program again: what runs is not the version on disk";
-        return Status(StatusCode::kUnsupported, "process " + Named(pid) + ": " +
-                                                    map.path.substr(0, map.path.size() - 10) +
-                                                    " was replaced or removed while it is running");
-      }
-      if (programs.count(map.path)) continue;
-      ASSIGN_OR_RETURN(programs[map.path], Describe(map.path));
-    }
+Result<ManifestProgram> DescribeProgram(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) return Status(StatusCode::kNotFound, path + " is missing");
+  ManifestProgram program;
+  program.path = path;
+  program.build_id = BuildIdOf(path);
+  program.size = static_cast<uint64_t>(info.st_size);
+  program.mtime = std::max<int64_t>(info.st_mtime, 0);
+  return program;
+}
+
+Status CheckProgram(const ManifestProgram& was) {
+  Result<ManifestProgram> now = DescribeProgram(was.path);
+  if (!now.ok()) return Status(StatusCode::kUnsupported, std::string(now.status().message()));
+  if (was.build_id != now->build_id) {
+    return Status(StatusCode::kUnsupported, was.path + " was replaced since the checkpoint: build id " +
+                                                (was.build_id.empty() ? "none" : was.build_id) + ", now " +
+                                                (now->build_id.empty() ? "none" : now->build_id));
   }
-  std::vector<ManifestProgram> list;
-  for (auto& [path, program] : programs) list.push_back(std::move(program));
-  return list;
+  if (was.size != now->size) {
+    return Errorf(StatusCode::kUnsupported, "%s was replaced since the checkpoint: %llu bytes, now %llu",
+                  was.path.c_str(), static_cast<unsigned long long>(was.size),
+                  static_cast<unsigned long long>(now->size));
+  }
+  if (was.build_id.empty() && was.mtime != now->mtime) {
+    return Status(StatusCode::kUnsupported, was.path + " was written since the checkpoint");
+  }
+  return Status();
 }
 
 Status CheckPrograms(const std::vector<ManifestProgram>& programs, std::string* remedy) {
   *remedy = "put the version of the checkpoint back";
-  for (const ManifestProgram& was : programs) {
-    Result<ManifestProgram> now = Describe(was.path);
-    if (!now.ok()) return Status(StatusCode::kUnsupported, now.status().message().data());
-    if (was.build_id != now->build_id) {
-      return Status(StatusCode::kUnsupported, was.path + " was replaced since the checkpoint: build id " +
-                                                  (was.build_id.empty() ? "none" : was.build_id) + ", now " +
-                                                  (now->build_id.empty() ? "none" : now->build_id));
-    }
-    if (was.size != now->size) {
-      return Errorf(StatusCode::kUnsupported, "%s was replaced since the checkpoint: %llu bytes, now %llu",
-                    was.path.c_str(), static_cast<unsigned long long>(was.size),
-                    static_cast<unsigned long long>(now->size));
-    }
-    if (was.build_id.empty() && was.mtime != now->mtime) {
-      return Status(StatusCode::kUnsupported, was.path + " was written since the checkpoint");
-    }
-  }
+  for (const ManifestProgram& was : programs) RETURN_IF_ERROR(CheckProgram(was));
   remedy->clear();
   return Status();
 }

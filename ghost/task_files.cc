@@ -31,26 +31,6 @@ TaskPaths PathsOf(const std::string& state_dir, const std::string& run_dir, cons
 
 Result<Json> ReadTaskJson(const TaskPaths& paths) { return ReadJson(paths.state + "/task.json"); }
 
-Result<TaskConfig> ParseTaskConfig(const Json& json) {
-  JsonFields fields(json, "task.json");
-  RETURN_IF_ERROR(CheckVersion(fields));
-  TaskConfig config;
-  config.name = fields.String("name", 255);
-  config.argv = fields.Strings("argv", 1 << 16, 2 << 20);
-  config.cwd = fields.String("cwd");
-  config.created = fields.Number("created");
-  config.uid = static_cast<uid_t>(fields.Number("uid", UINT32_MAX));
-  config.device = fields.String("device", 64);
-  config.driver = fields.String("driver");
-  config.strategy = fields.StringOr("strategy", "auto", 64);
-  config.gpus = fields.Ordinals("gpus", true);
-  config.pid_namespace = fields.BoolOr("pid_namespace", false);
-  config.log = fields.StringOr("log", "");
-  RETURN_IF_ERROR(fields.Finish());
-  if (!IsPlainName(config.name)) return Status(StatusCode::kCorrupt, "task.json has no usable name");
-  return config;
-}
-
 Result<TaskProcess> ReadTaskProcess(const TaskPaths& paths) {
   ASSIGN_OR_RETURN(Json json, ReadJson(paths.state + "/process.json"));
   JsonFields fields(json, "process.json");

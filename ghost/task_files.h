@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "dedup/json.h"
+#include "ghost/task_config.h"
 
 namespace stasis {
 
@@ -26,20 +27,6 @@ struct TaskPaths {
 };
 TaskPaths PathsOf(const std::string& state_dir, const std::string& run_dir, const std::string& name);
 
-struct TaskConfig {
-  std::string name;
-  std::vector<std::string> argv;
-  std::string cwd;
-  uint64_t created = 0;
-  uid_t uid = 0;
-  std::string device;    // "soft", "nvidia"
-  std::string driver;    // absolute path
-  std::string strategy;  // "auto", "reconstruct", "driver-checkpoint"
-  std::vector<int> gpus;
-  bool pid_namespace = false;
-  std::string log;
-};
-Result<TaskConfig> ParseTaskConfig(const Json& json);
 // task.json, as it stands.
 Result<Json> ReadTaskJson(const TaskPaths& paths);
 
