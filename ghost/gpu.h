@@ -37,10 +37,11 @@ class GpuMemory {
 
   uint64_t size() const { return size_; }
   int device() const { return device_; }
+  CUdeviceptr address() const { return address_; }
   Status Read(uint64_t offset, std::span<std::byte> out) const;
   Status Write(uint64_t offset, std::span<const std::byte> in) const;
-  // From memory of the same size on any device.
-  Status CopyFrom(const GpuMemory& other) const;
+  // `size` bytes from memory on any device; done after Gpu::Synchronize() of this memory's device.
+  Status CopyFrom(uint64_t offset, const GpuMemory& other, uint64_t other_offset, uint64_t size) const;
   Result<Fd> Export() const;
 
  private:
@@ -63,12 +64,15 @@ class Gpu {
   Gpu& operator=(const Gpu&) = delete;
 
   // Devices are numbered as the driver does.
+  Status Use(int device);  // makes its context current in the calling thread
   Result<int> DeviceCount();
   Result<std::string> DeviceUuid(int device);  // 16 raw bytes
   Result<uint64_t> FreeBytes(int device);
   // `fd` stays the caller's.
   Result<GpuMemory> Import(int device, int fd, uint64_t size);
   Result<GpuMemory> Create(int device, uint64_t size);
+  // Waits for copies to memory of the device.
+  Status Synchronize(int device);
 
   // Memory of this process that copies go through; a failure only makes them slower.
   void Pin(std::span<std::byte> memory);
@@ -88,8 +92,6 @@ class Gpu {
  private:
   friend class GpuMemory;
   Gpu() = default;
-  // Makes the device's context current in the calling thread.
-  Status Use(int device);
   Result<GpuMemory> Map(int device, CUmemGenericAllocationHandle handle, uint64_t size);
 
   std::mutex mutex_;
