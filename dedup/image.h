@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -50,6 +51,10 @@ struct Piece {
 class StreamLayout {
  public:
   StreamLayout() = default;
+  // How many chunks the segments have, without making a layout of them. Nothing when one is empty or ends
+  // beyond 2^64, or when the stream is longer than 2^62 bytes.
+  static std::optional<uint64_t> CountChunks(std::span<const Segment> segments, uint64_t chunk_bytes);
+  // Of segments that CountChunks() accepts.
   StreamLayout(std::vector<Segment> segments, uint64_t chunk_bytes);
   uint64_t size() const { return size_; }
   size_t chunk_count() const { return ends_.size(); }
@@ -69,14 +74,22 @@ class StreamLayout {
 struct ImageCounts {
   uint64_t bytes = 0;         // of streams and files
   uint64_t zero_bytes = 0;    // in all-zero chunks
-  uint64_t unique_bytes = 0;  // before compression
+  uint64_t unique_bytes = 0;  // before compression, without zeros; of a writer: once it is committed
   uint64_t added_bytes = 0;   // what writing it added to packs; writer only
   uint64_t manifest_bytes = 0;
 };
 
+// A file of a folder.
+struct ImageFile {
+  std::string name;
+  uint64_t size = 0;
+};
+
+// Thread-safe but for Create and Commit.
 class ImageWriter {
  public:
-  // `task` and `id` are plain names. kAlreadyExists when `id` is committed.
+  // `task` is a plain name, `id` six digits. kAlreadyExists when `id` is committed, or another writer is at
+  // it.
   static Result<std::unique_ptr<ImageWriter>> Create(std::shared_ptr<Store> store, const std::string& task,
                                                      const std::string& id);
   // Takes back what was written unless it was committed.
@@ -90,7 +103,8 @@ class ImageWriter {
   // Each piece of each stream is written once, by whichever thread. `bytes` is the whole piece.
   Status WritePiece(const std::string& name, size_t piece, std::span<const std::byte> bytes);
   // Instead: the hashes of a piece's chunks, where they are known without the bytes. Sets wanted[i] for those
-  // whose bytes the store lacks; they follow by WriteChunk(). kZeroChunk is never wanted.
+  // whose bytes the store lacks; they follow by WriteChunk(). Of equal ones the first is wanted. All-zero
+  // chunks are to be offered as kZeroChunk, and are never wanted.
   Status OfferPiece(const std::string& name, size_t piece, std::span<const Hash128> hashes,
                     std::vector<bool>* wanted);
   // `chunk` counts in the stream. The bytes are hashed again: kCorrupt when they are not what was offered.
@@ -129,13 +143,16 @@ class ImageReader {
   const Json& meta() const;
   std::vector<std::string> streams() const;
   std::vector<std::string> folders() const;
+  // Empty when there is no such folder.
+  std::vector<ImageFile> FolderFiles(const std::string& folder) const;
   // Null when there is none.
   const StreamLayout* Layout(const std::string& name) const;
   // Checked. `out` is as long as the piece. Thread-safe.
   Status ReadPiece(const std::string& name, size_t piece, std::span<std::byte> out) const;
   // Writes a folder's files into `path`, which exists and is empty, on several threads.
   Status ExtractFolder(const std::string& name, const std::string& path) const;
-  // Reads and checks every byte.
+  // Reads and checks every byte. `progress` is told bytes done and in all, from several threads, one at a
+  // time.
   Status VerifyAll(const std::function<void(uint64_t, uint64_t)>& progress = nullptr) const;
   ImageCounts counts() const;
   // Every chunk, in order, repetitions and zeros included.

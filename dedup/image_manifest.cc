@@ -1,0 +1,315 @@
+#include "dedup/image_manifest.h"
+
+#include <limits.h>
+
+#include <algorithm>
+#include <bit>
+#include <optional>
+#include <tuple>
+
+#include "base/files.h"
+#include "base/payload.h"
+
+namespace stasis {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "PayloadWriter writes in host byte order");
+
+constexpr uint64_t kMagic = 0x0a676d4973697453;  // "StisImg\n"
+constexpr size_t kVersionOffset = 8;
+constexpr size_t kHeaderBytes = 24;
+constexpr size_t kSumBytes = 16;
+constexpr uint64_t kMinChunkBytes = 4 << 10;
+// The least that an element of a list takes: names have a letter at least.
+constexpr size_t kSegmentBytes = 16;
+constexpr size_t kHashBytes = 16;
+constexpr size_t kStreamBytes = 5 + 4 + 4;
+constexpr size_t kFolderBytes = 5 + 4;
+
+Status CorruptAt(uint64_t offset, const std::string& what) {
+  return Errorf(StatusCode::kCorrupt, "offset %llu: %s", static_cast<unsigned long long>(offset),
+                what.c_str());
+}
+
+void WriteHash(const Hash128& hash, PayloadWriter* out) {
+  out->U64(hash.low);
+  out->U64(hash.high);
+}
+
+void WriteStream(const ManifestStream& stream, PayloadWriter* out) {
+  out->String(stream.name);
+  out->U32(static_cast<uint32_t>(stream.segments.size()));
+  for (const Segment& segment : stream.segments) {
+    out->U64(segment.address);
+    out->U64(segment.size);
+  }
+  out->U32(static_cast<uint32_t>(stream.chunks.size()));
+  for (const Hash128& hash : stream.chunks) WriteHash(hash, out);
+}
+
+void WriteStreams(const std::vector<ManifestStream>& streams, PayloadWriter* out) {
+  out->U32(static_cast<uint32_t>(streams.size()));
+  for (const ManifestStream& stream : streams) WriteStream(stream, out);
+}
+
+std::vector<std::byte> Body(const ImageManifest& manifest, const std::string& meta) {
+  PayloadWriter out;
+  out.String(manifest.task);
+  out.String(manifest.id);
+  WriteStreams(manifest.streams, &out);
+  out.U32(static_cast<uint32_t>(manifest.folders.size()));
+  for (const ManifestFolder& folder : manifest.folders) {
+    out.String(folder.name);
+    WriteStreams(folder.files, &out);
+  }
+  out.String(meta);
+  return out.Take();
+}
+
+// Reads the fields between the header and the sum. The first error stays.
+class BodyParser {
+ public:
+  // `body` begins `offset` bytes into the file.
+  BodyParser(std::span<const std::byte> body, size_t offset)
+      : reader_(body), end_(offset + body.size()), mark_(offset) {}
+
+  Status Parse(ImageManifest* manifest) {
+    chunk_bytes_ = manifest->chunk_bytes;
+    manifest->task = Name("task");
+    manifest->id = Name("id");
+    Require(IsImageId(manifest->id), "an id that is not six digits");
+    manifest->streams = Streams("stream");
+    Folders(manifest);
+    Meta(manifest);
+    Require(reader_.remaining() == 0, "bytes left over after the last field");
+    return status_;
+  }
+
+ private:
+  // The field that begins here is what the next Require() is about.
+  void Mark() { mark_ = end_ - reader_.remaining(); }
+
+  void Require(bool good, const std::string& otherwise) {
+    if (!status_.ok()) return;
+    if (!reader_.ok()) status_ = CorruptAt(mark_, "a field is longer than the file");
+    if (reader_.ok() && !good) status_ = CorruptAt(mark_, otherwise);
+  }
+
+  std::string Name(const std::string& what) {
+    Mark();
+    std::string name = reader_.String(NAME_MAX);
+    Require(IsPlainName(name), "a name of a " + what + " that is none");
+    return name;
+  }
+
+  uint32_t Count(size_t element_size) {
+    Mark();
+    uint32_t count = reader_.Count(element_size);
+    Require(true, "");
+    return status_.ok() ? count : 0;
+  }
+
+  void Segments(ManifestStream* stream) {
+    uint32_t count = Count(kSegmentBytes);
+    stream->segments.reserve(count);
+    for (uint32_t i = 0; i < count; ++i) {
+      uint64_t address = reader_.U64();
+      stream->segments.push_back({address, reader_.U64()});
+    }
+  }
+
+  void Chunks(ManifestStream* stream) {
+    std::optional<uint64_t> expected = StreamLayout::CountChunks(stream->segments, chunk_bytes_);
+    Require(expected.has_value(), "segments of '" + stream->name + "' that cannot be");
+    uint32_t count = Count(kHashBytes);
+    Require(count == expected, "the number of chunks of '" + stream->name + "' does not fit its segments");
+    if (!status_.ok()) return;
+    stream->chunks.reserve(count);
+    for (uint32_t i = 0; i < count; ++i) {
+      uint64_t low = reader_.U64();
+      stream->chunks.push_back({reader_.U64(), low});
+    }
+  }
+
+  std::vector<ManifestStream> Streams(const std::string& what) {
+    std::vector<ManifestStream> streams;
+    uint32_t count = Count(kStreamBytes);
+    for (uint32_t i = 0; i < count && status_.ok(); ++i) {
+      ManifestStream stream;
+      stream.name = Name(what);
+      Require(streams.empty() || streams.back().name < stream.name,
+              "the name '" + stream.name + "' is not in its order");
+      Segments(&stream);
+      Chunks(&stream);
+      streams.push_back(std::move(stream));
+    }
+    return streams;
+  }
+
+  void Folders(ImageManifest* manifest) {
+    uint32_t count = Count(kFolderBytes);
+    for (uint32_t i = 0; i < count && status_.ok(); ++i) {
+      ManifestFolder folder;
+      folder.name = Name("folder");
+      Require(manifest->folders.empty() || manifest->folders.back().name < folder.name,
+              "the name '" + folder.name + "' is not in its order");
+      folder.files = Streams("file");
+      manifest->folders.push_back(std::move(folder));
+    }
+  }
+
+  void Meta(ImageManifest* manifest) {
+    Mark();
+    std::string text = reader_.String(kMaxMetaBytes);
+    Require(true, "");
+    if (!status_.ok()) return;
+    Result<Json> meta = ParseJsonObject(text);
+    if (!meta.ok()) status_ = CorruptAt(mark_, "meta: " + std::string(meta.status().message()));
+    if (meta.ok()) manifest->meta = *std::move(meta);
+  }
+
+  PayloadReader reader_;
+  const size_t end_;
+  size_t mark_;
+  uint64_t chunk_bytes_ = 0;
+  Status status_;
+};
+
+Status CheckSum(std::span<const std::byte> bytes) {
+  size_t covered = bytes.size() - kSumBytes;
+  PayloadReader reader(bytes.subspan(covered));
+  Hash128 sum;
+  sum.low = reader.U64();
+  sum.high = reader.U64();
+  if (HashBytes(bytes.first(covered)) == sum) return Status();
+  return Errorf(StatusCode::kCorrupt, "offset 0: bytes 0 to %zu do not have the checksum at offset %zu",
+                covered - 1, covered);
+}
+
+// Of any version, as far as the versions agree.
+Status CheckEnvelope(std::span<const std::byte> bytes) {
+  PayloadReader reader(bytes);
+  uint64_t magic = reader.U64();
+  uint32_t version = reader.U32();
+  if (!reader.ok() || magic != kMagic) return CorruptAt(0, "this is no image's manifest");
+  if (bytes.size() < kHeaderBytes + kSumBytes) return CorruptAt(bytes.size(), "the file ends too early");
+  reader.U32();
+  uint64_t size = reader.U64();
+  if (version == kImageVersion && size != bytes.size()) {
+    return Errorf(StatusCode::kCorrupt, "offset %llu: the file has %zu bytes instead of %llu",
+                  static_cast<unsigned long long>(std::min<uint64_t>(size, bytes.size())), bytes.size(),
+                  static_cast<unsigned long long>(size));
+  }
+  RETURN_IF_ERROR(CheckSum(bytes));
+  if (version == kImageVersion) return Status();
+  return Errorf(StatusCode::kUnsupported, "the image has format version %u, this program reads version %u",
+                version, kImageVersion);
+}
+
+bool IsChunkSize(uint64_t bytes) {
+  return std::has_single_bit(bytes) && bytes >= kMinChunkBytes && bytes <= kMaxChunkBytes;
+}
+
+}  // namespace
+
+bool IsImageId(const std::string& text) {
+  return text.size() == 6 && text.find_first_not_of("0123456789") == std::string::npos;
+}
+
+Result<std::string> ManifestPath(const std::string& root, const std::string& task, const std::string& id) {
+  if (!IsPlainName(task)) return Status(StatusCode::kInvalidArgument, "'" + task + "' is no task's name");
+  if (!IsImageId(id)) return Status(StatusCode::kInvalidArgument, "'" + id + "' is no image id: six digits");
+  return root + "/images/" + task + "/" + id + ".image";
+}
+
+Result<std::vector<std::byte>> SerializeImageManifest(const ImageManifest& manifest) {
+  STASIS_CHECK(IsChunkSize(manifest.chunk_bytes));
+  std::string meta = JsonText(manifest.meta);
+  if (meta.size() > kMaxMetaBytes)
+    return Status(StatusCode::kInvalidArgument, "the image's meta is too large");
+  RETURN_IF_ERROR(ParseJsonObject(meta).status().WithContext("the image's meta"));
+  std::vector<std::byte> body = Body(manifest, meta);
+  uint64_t size = kHeaderBytes + body.size() + kSumBytes;
+  if (size > kMaxManifestBytes) return Status(StatusCode::kInvalidArgument, "the image has too many chunks");
+  PayloadWriter header;
+  header.U64(kMagic);
+  header.U32(kImageVersion);
+  header.U32(static_cast<uint32_t>(manifest.chunk_bytes));
+  header.U64(size);
+  std::vector<std::byte> bytes = header.Take();
+  bytes.reserve(size);
+  bytes.insert(bytes.end(), body.begin(), body.end());
+  PayloadWriter sum;
+  WriteHash(HashBytes(bytes), &sum);
+  std::vector<std::byte> tail = sum.Take();
+  bytes.insert(bytes.end(), tail.begin(), tail.end());
+  return bytes;
+}
+
+Result<ImageManifest> ParseImageManifest(std::span<const std::byte> bytes) {
+  RETURN_IF_ERROR(CheckEnvelope(bytes));
+  constexpr size_t kChunkSizeOffset = kVersionOffset + 4;
+  ImageManifest manifest;
+  manifest.file_bytes = bytes.size();
+  manifest.chunk_bytes = PayloadReader(bytes.subspan(kChunkSizeOffset)).U32();
+  if (!IsChunkSize(manifest.chunk_bytes)) return CorruptAt(kChunkSizeOffset, "a chunk size that cannot be");
+  std::span<const std::byte> body = bytes.subspan(kHeaderBytes, bytes.size() - kHeaderBytes - kSumBytes);
+  RETURN_IF_ERROR(BodyParser(body, kHeaderBytes).Parse(&manifest));
+  return manifest;
+}
+
+Result<ImageManifest> ReadImageManifest(FileSystem& files, const std::string& path) {
+  ASSIGN_OR_RETURN(std::unique_ptr<StoreFile> file, files.Open(path));
+  ASSIGN_OR_RETURN(uint64_t size, file->Size());
+  if (size > kMaxManifestBytes) return Status(StatusCode::kCorrupt, path + ": too long for a manifest");
+  std::vector<std::byte> bytes(size);
+  RETURN_IF_ERROR(file->ReadAt(bytes, 0));
+  Result<ImageManifest> manifest = ParseImageManifest(bytes);
+  if (!manifest.ok()) return std::move(manifest).status().WithContext(path);
+  return manifest;
+}
+
+void VisitChunks(const ImageManifest& manifest, const std::function<void(const ChunkRef&)>& visit) {
+  auto visit_stream = [&](const ManifestStream& stream) {
+    StreamLayout layout(stream.segments, manifest.chunk_bytes);
+    for (size_t i = 0; i < stream.chunks.size(); ++i) {
+      visit({stream.chunks[i], static_cast<uint32_t>(layout.ChunkSize(i))});
+    }
+  };
+  for (const ManifestStream& stream : manifest.streams) visit_stream(stream);
+  for (const ManifestFolder& folder : manifest.folders) {
+    for (const ManifestStream& file : folder.files) visit_stream(file);
+  }
+}
+
+// By sorting, not by a hash table: who wrote the manifest chose the hashes, and could make them collide
+// there.
+Result<std::vector<ChunkRef>> DistinctChunks(const ImageManifest& manifest) {
+  struct Use {
+    ChunkRef chunk;
+    size_t order;
+  };
+  std::vector<Use> uses;
+  VisitChunks(manifest, [&](const ChunkRef& chunk) {
+    if (chunk.hash != kZeroChunk) uses.push_back({chunk, uses.size()});
+  });
+  std::sort(uses.begin(), uses.end(), [](const Use& a, const Use& b) {
+    return std::tie(a.chunk.hash.high, a.chunk.hash.low, a.order) <
+           std::tie(b.chunk.hash.high, b.chunk.hash.low, b.order);
+  });
+  std::vector<Use> first;
+  for (const Use& use : uses) {
+    if (first.empty() || first.back().chunk.hash != use.chunk.hash) {
+      first.push_back(use);
+    } else if (first.back().chunk.size != use.chunk.size) {
+      return Status(StatusCode::kCorrupt, "chunk " + HashText(use.chunk.hash) + " has two sizes");
+    }
+  }
+  std::sort(first.begin(), first.end(), [](const Use& a, const Use& b) { return a.order < b.order; });
+  std::vector<ChunkRef> chunks;
+  chunks.reserve(first.size());
+  for (const Use& use : first) chunks.push_back(use.chunk);
+  return chunks;
+}
+
+}  // namespace stasis

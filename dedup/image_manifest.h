@@ -1,0 +1,81 @@
+// The file that names an image: what is in it, and the hash of every chunk. See docs/image-format.md.
+//
+//   magic             8 bytes
+//   version           u32     these two, and the sum at the end, stay where they are in every version
+//   chunk size        u32
+//   size              u64     of the whole file
+//   task, id          text
+//   streams           u32 number, then each: name (text), segments (u32 number; u64 address, u64 size each),
+//                     chunks (u32 number; hash each). Names ascend.
+//   folders           u32 number, then each: name (text), files (u32 number, each like a stream). Names
+//   ascend. meta              text: a JSON object sum               XXH3-128 of everything before it
+//
+// Little-endian, nothing between the fields. A text is its length (u32) and its bytes; a hash is its low half
+// (u64) and its high half (u64).
+//
+// Thread-safe: values only. What is parsed is untrusted: memory stays within a small multiple of the input.
+#ifndef DEDUP_IMAGE_MANIFEST_H_
+#define DEDUP_IMAGE_MANIFEST_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "dedup/file_system.h"
+#include "dedup/hash.h"
+#include "dedup/image.h"
+#include "dedup/json.h"
+
+namespace stasis {
+
+inline constexpr uint64_t kMaxManifestBytes = 4ull << 30;
+inline constexpr size_t kMaxMetaBytes = 64 << 20;
+
+// A stream, or a file of a folder. A chunk that is all zero has the hash kZeroChunk.
+struct ManifestStream {
+  std::string name;
+  std::vector<Segment> segments;
+  std::vector<Hash128> chunks;
+};
+
+struct ManifestFolder {
+  std::string name;
+  std::vector<ManifestStream> files;
+};
+
+struct ImageManifest {
+  std::string task;
+  std::string id;
+  uint64_t chunk_bytes = 0;
+  std::vector<ManifestStream> streams;
+  std::vector<ManifestFolder> folders;
+  Json meta = Json::object();
+  uint64_t file_bytes = 0;  // of what was parsed
+};
+
+// Six digits.
+bool IsImageId(const std::string& text);
+// The next number. kResourceExhausted.
+Result<std::string> ImageIdAfter(const std::string& id);
+// ROOT/images/TASK/ID.image. kInvalidArgument: `task` is no plain name or `id` is no image's id.
+Result<std::string> ManifestPath(const std::string& root, const std::string& task, const std::string& id);
+
+// The manifest must be one that ParseImageManifest() accepts; kInvalidArgument says what is too large.
+Result<std::vector<std::byte>> SerializeImageManifest(const ImageManifest& manifest);
+// kUnsupported names both versions; kCorrupt gives the offset in bytes.
+Result<ImageManifest> ParseImageManifest(std::span<const std::byte> bytes);
+// The same for a file; errors name it. kNotFound.
+Result<ImageManifest> ReadImageManifest(FileSystem& files, const std::string& path);
+
+// Every chunk, in order: of the streams, then of the folders' files. Repetitions and zeros included.
+void VisitChunks(const ImageManifest& manifest, const std::function<void(const ChunkRef&)>& visit);
+// Every chunk that is not zero, once, in the order of first use. kCorrupt: two sizes for one hash.
+Result<std::vector<ChunkRef>> DistinctChunks(const ImageManifest& manifest);
+
+}  // namespace stasis
+
+#endif  // DEDUP_IMAGE_MANIFEST_H_
