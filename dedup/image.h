@@ -26,6 +26,8 @@ namespace stasis {
 
 inline constexpr uint32_t kImageVersion = 2;
 inline constexpr uint64_t kPieceBytes = 4 << 20;
+// The id of what a paused task's device memory is held in on disk: no image of the task, so never listed.
+inline constexpr char kHeldImage[] = "held";
 
 struct Segment {
   uint64_t address = 0;
@@ -76,6 +78,7 @@ struct ImageCounts {
   uint64_t zero_bytes = 0;    // in all-zero chunks
   uint64_t unique_bytes = 0;  // before compression, without zeros; of a writer: once it is committed
   uint64_t added_bytes = 0;   // what writing it added to packs; writer only
+  uint64_t new_bytes = 0;     // the same before compression
   uint64_t manifest_bytes = 0;
 };
 
@@ -88,8 +91,8 @@ struct ImageFile {
 // Thread-safe but for Create and Commit.
 class ImageWriter {
  public:
-  // `task` is a plain name, `id` six digits. kAlreadyExists when `id` is committed, or another writer is at
-  // it.
+  // `task` is a plain name, `id` six digits or kHeldImage. kAlreadyExists when `id` is committed, or another
+  // writer is at it.
   static Result<std::unique_ptr<ImageWriter>> Create(std::shared_ptr<Store> store, const std::string& task,
                                                      const std::string& id);
   // Takes back what was written unless it was committed.

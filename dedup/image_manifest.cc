@@ -77,7 +77,7 @@ class BodyParser {
     chunk_bytes_ = manifest->chunk_bytes;
     manifest->task = Name("task");
     manifest->id = Name("id");
-    Require(IsImageId(manifest->id), "an id that is not six digits");
+    Require(IsImageName(manifest->id), "an id that is not six digits");
     manifest->streams = Streams("stream");
     Folders(manifest);
     Meta(manifest);
@@ -216,9 +216,11 @@ bool IsImageId(const std::string& text) {
   return text.size() == 6 && text.find_first_not_of("0123456789") == std::string::npos;
 }
 
+bool IsImageName(const std::string& text) { return IsImageId(text) || text == kHeldImage; }
+
 Result<std::string> ManifestPath(const std::string& root, const std::string& task, const std::string& id) {
   if (!IsPlainName(task)) return Status(StatusCode::kInvalidArgument, "'" + task + "' is no task's name");
-  if (!IsImageId(id)) return Status(StatusCode::kInvalidArgument, "'" + id + "' is no image id: six digits");
+  if (!IsImageName(id)) return Status(StatusCode::kInvalidArgument, "'" + id + "' is no image id: six digits");
   return root + "/images/" + task + "/" + id + ".image";
 }
 

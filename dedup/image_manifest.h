@@ -59,6 +59,8 @@ struct ImageManifest {
 
 // Six digits.
 bool IsImageId(const std::string& text);
+// An id, or kHeldImage.
+bool IsImageName(const std::string& text);
 // The next number. kResourceExhausted.
 Result<std::string> ImageIdAfter(const std::string& id);
 // ROOT/images/TASK/ID.image. kInvalidArgument: `task` is no plain name or `id` is no image's id.

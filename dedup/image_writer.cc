@@ -268,7 +268,9 @@ ImageCounts ImageWriter::counts() const {
   counts.bytes = state_->bytes;
   counts.zero_bytes = state_->zero_bytes;
   counts.unique_bytes = state_->unique_bytes;
-  counts.added_bytes = state_->chunks->added().stored_bytes;
+  StoreCounts added = state_->chunks->added();
+  counts.added_bytes = added.stored_bytes;
+  counts.new_bytes = added.raw_bytes;
   counts.manifest_bytes = state_->manifest_bytes;
   return counts;
 }
