@@ -21,6 +21,11 @@ class StoreFile {
   virtual Status WriteAt(std::span<const std::byte> bytes, uint64_t offset) = 0;
   // kCorrupt when the file ends before.
   virtual Status ReadAt(std::span<std::byte> bytes, uint64_t offset) const = 0;
+  // Begins to bring these bytes to stable storage, so that Sync() is short. A hint; waits for nothing.
+  virtual void StartSync(uint64_t offset, uint64_t size) {
+    (void)offset;
+    (void)size;
+  }
   // Content and size are on stable storage when it returns. The name is not: see SyncFolder().
   virtual Status Sync() = 0;
   virtual Result<uint64_t> Size() const = 0;
@@ -35,6 +40,9 @@ class LockFile {
   // At once or not at all: false when another holder is in the way. `number` is below 2^62. Locking what this
   // LockFile holds changes its kind.
   virtual Result<bool> TryLock(uint64_t number, bool exclusive) = 0;
+  // Waits for an exclusive holder to go, and takes a shared lock. Whoever holds an exclusive lock must not
+  // wait here.
+  virtual Status LockShared(uint64_t number) = 0;
   virtual Status Unlock(uint64_t number) = 0;
   // Another holder is in the way of an exclusive lock. Takes nothing.
   virtual Result<bool> IsLocked(uint64_t number) = 0;

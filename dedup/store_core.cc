@@ -1,0 +1,258 @@
+#include "dedup/store_core.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "base/files.h"
+#include "dedup/json.h"
+
+namespace stasis {
+namespace {
+
+constexpr uint64_t kMinChunkBytes = 4 << 10;
+constexpr uint64_t kFormatVersion = 1;
+constexpr char kFormatName[] = "stasis image store";
+constexpr uint64_t kMaxFormatBytes = 4096;
+
+bool IsChunkSize(uint64_t bytes) {
+  return std::has_single_bit(bytes) && bytes >= kMinChunkBytes && bytes <= kMaxChunkBytes;
+}
+
+Result<std::vector<std::byte>> ReadWhole(const StoreFile& file, uint64_t limit) {
+  ASSIGN_OR_RETURN(uint64_t size, file.Size());
+  if (size > limit) return Status(StatusCode::kCorrupt, "longer than it can be");
+  std::vector<std::byte> bytes(size);
+  RETURN_IF_ERROR(file.ReadAt(bytes, 0));
+  return bytes;
+}
+
+std::string_view Text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// One line of JSON and a line with its sum.
+std::string FormatText(uint64_t chunk_bytes) {
+  std::string line =
+      JsonText(Json{{"name", kFormatName}, {"version", kFormatVersion}, {"chunk_bytes", chunk_bytes}});
+  return line + "\n" + HashText(HashBytes(std::as_bytes(std::span(line)))) + "\n";
+}
+
+Result<uint64_t> ParseFormat(std::string_view text) {
+  std::string_view line = text.substr(0, text.find('\n'));
+  ASSIGN_OR_RETURN(Json json, ParseJsonObject(line));
+  JsonFields fields(json, "the store's format");
+  std::string name = fields.String("name");
+  uint64_t version = fields.Number("version");
+  RETURN_IF_ERROR(fields.Finish());
+  if (name != kFormatName) return Status(StatusCode::kCorrupt, "the format of something else");
+  if (version != kFormatVersion) {
+    return Errorf(StatusCode::kUnsupported, "a store of version %llu; this program knows version %llu",
+                  static_cast<unsigned long long>(version), static_cast<unsigned long long>(kFormatVersion));
+  }
+  uint64_t chunk_bytes = fields.Number("chunk_bytes");
+  RETURN_IF_ERROR(fields.Finish());
+  if (!IsChunkSize(chunk_bytes) || text != FormatText(chunk_bytes)) {
+    return Status(StatusCode::kCorrupt, "the format file is damaged");
+  }
+  return chunk_bytes;
+}
+
+}  // namespace
+
+StoreCore::StoreCore(std::string root, StoreOptions options)
+    : root_(std::move(root)),
+      options_(options),
+      files_(options.files != nullptr ? *options.files : RealFileSystem()) {
+  options_.files = &files_;
+}
+
+Status StoreCore::Open() {
+  if (!IsChunkSize(options_.chunk_bytes) || options_.pack_bytes == 0) {
+    return Status(StatusCode::kInvalidArgument, "a size that chunks or packs cannot have");
+  }
+  RETURN_IF_ERROR(files_.MakeFolders(root_));
+  RETURN_IF_ERROR(OpenFormat().WithContext(root_ + "/format"));
+  RETURN_IF_ERROR(files_.MakeFolders(packs_folder()));
+  RETURN_IF_ERROR(files_.MakeFolders(images_folder()));
+  return Refresh();
+}
+
+Status StoreCore::OpenFormat() {
+  const std::string path = root_ + "/format";
+  if (!files_.Exists(path)) RETURN_IF_ERROR(WriteFormat());
+  ASSIGN_OR_RETURN(std::unique_ptr<StoreFile> file, files_.Open(path));
+  ASSIGN_OR_RETURN(std::vector<std::byte> bytes, ReadWhole(*file, kMaxFormatBytes));
+  ASSIGN_OR_RETURN(options_.chunk_bytes, ParseFormat(Text(bytes)));
+  return Status();
+}
+
+Status StoreCore::WriteFormat() {
+  ASSIGN_OR_RETURN(std::unique_ptr<LockFile> locks, OpenLocks());
+  ASSIGN_OR_RETURN(bool alone, locks->TryLock(kCreatorLock, true));
+  if (!alone) RETURN_IF_ERROR(locks->LockShared(kCreatorLock));
+  const std::string path = root_ + "/format", fresh = path + ".new";
+  if (files_.Exists(path)) return Status();
+  if (!alone) return Status(StatusCode::kUnavailable, "another process failed to create the store");
+  // It is on stable storage before anything else comes into the store.
+  if (files_.Exists(packs_folder())) {
+    return Status(StatusCode::kCorrupt, "is missing, and the folder holds packs");
+  }
+  RETURN_IF_ERROR(files_.Remove(fresh));
+  ASSIGN_OR_RETURN(std::unique_ptr<StoreFile> file, files_.Create(fresh));
+  std::string text = FormatText(options_.chunk_bytes);
+  Status status = file->WriteAt(std::as_bytes(std::span(text)), 0);
+  if (status.ok()) status = file->Sync();
+  if (status.ok()) status = files_.Rename(fresh, path);
+  if (!status.ok()) {
+    (void)files_.Remove(fresh).ok();  // the first error is what counts
+    return status;
+  }
+  return files_.SyncFolder(root_);
+}
+
+Status StoreCore::Refresh() {
+  std::lock_guard refreshing(refresh_mutex_);
+  ASSIGN_OR_RETURN(std::vector<std::string> names, files_.List(packs_folder()));
+  std::vector<uint64_t> there;
+  for (const std::string& name : names) {
+    if (std::optional<uint64_t> id = PackIdOfName(name, ".pack")) there.push_back(*id);
+  }
+  std::sort(there.begin(), there.end());
+  for (uint64_t id : Packs()) {
+    // One that became visible after the list was made is none that vanished.
+    if (!std::binary_search(there.begin(), there.end(), id) && !files_.Exists(PackPath(id))) ForgetPack(id);
+  }
+  for (uint64_t id : there) {
+    bool known = [&] {
+      std::shared_lock lock(mutex_);
+      return index_.Has(id);
+    }();
+    if (!known) RETURN_IF_ERROR(LoadPack(id).WithContext(PackLabel(id)));
+  }
+  return Status();
+}
+
+Status StoreCore::LoadPack(uint64_t id) {
+  Result<std::unique_ptr<StoreFile>> pack = files_.Open(PackPath(id));
+  if (!pack.ok() && pack.status().code() == StatusCode::kNotFound) return Status();  // collected meanwhile
+  if (!pack.ok()) return pack.status();
+  Result<std::vector<PackEntry>> entries = [&]() -> Result<std::vector<PackEntry>> {
+    ASSIGN_OR_RETURN(std::unique_ptr<StoreFile> index, files_.Open(IndexPath(id)));
+    ASSIGN_OR_RETURN(uint64_t pack_size, (*pack)->Size());
+    // No index is longer than that of a pack of empty records, so a forged one takes no memory to speak of.
+    const uint64_t limit = (pack_size / kRecordHeaderBytes + 4096) * sizeof(PackEntry) + 4096;
+    ASSIGN_OR_RETURN(std::vector<std::byte> bytes, ReadWhole(*index, limit));
+    uint64_t said = 0;
+    ASSIGN_OR_RETURN(std::vector<PackEntry> found, DecodeIndex(bytes, id, &said));
+    if (said != pack_size) {
+      Note(CorruptAt(PackLabel(id), std::min(said, pack_size),
+                     "the pack is longer or shorter than its index says")
+               .ToString());
+    }
+    return found;
+  }();
+  if (!entries.ok()) {
+    StatusCode code = entries.status().code();
+    if (code != StatusCode::kNotFound && code != StatusCode::kCorrupt) return entries.status();
+    entries = RebuildIndex(id, **pack, entries.status());
+    if (!entries.ok()) return entries.status();
+  }
+  AddPack(id, std::move(entries).value());
+  return Status();
+}
+
+Result<std::vector<PackEntry>> StoreCore::RebuildIndex(uint64_t id, const StoreFile& pack,
+                                                       const Status& why) {
+  PackWalk walk;
+  bool whole = true;
+  walk.damaged = [&](uint64_t offset, std::string_view what) {
+    whole = false;
+    Note(CorruptAt(PackLabel(id), offset, what).ToString());
+  };
+  ASSIGN_OR_RETURN(std::vector<PackEntry> entries, WalkPack(pack, id, walk));
+  if (why.code() == StatusCode::kCorrupt) {
+    Note(CorruptAt(IndexLabel(id), 0, why.message()).ToString() + "; rebuilt from the pack");
+    std::unique_lock lock(mutex_);
+    index_damages_.push_back({IndexLabel(id), 0, std::string(why.message())});
+  } else {
+    Note(IndexLabel(id) + " was missing; rebuilt from the pack");
+  }
+  if (!whole) return entries;  // the disk keeps what it has: evidence
+  ASSIGN_OR_RETURN(uint64_t size, pack.Size());
+  Status replaced = ReplaceIndex(id, size, entries);
+  if (!replaced.ok()) Note(IndexLabel(id) + " could not be written: " + replaced.ToString());
+  return entries;
+}
+
+Status StoreCore::ReplaceIndex(uint64_t id, uint64_t pack_size, std::span<const PackEntry> entries) const {
+  ASSIGN_OR_RETURN(std::unique_ptr<LockFile> locks, OpenLocks());
+  const uint64_t temp = RandomPackId();
+  ASSIGN_OR_RETURN(bool locked, locks->TryLock(temp, true));
+  if (!locked) return Status(StatusCode::kInternal, "a random number is in use");
+  Status status = WriteIndex(TempPath(temp), id, pack_size, entries);
+  if (status.ok()) status = files_.Rename(TempPath(temp), IndexPath(id));
+  if (!status.ok()) DropTemp(*locks, temp);
+  return status;
+}
+
+Status StoreCore::WriteIndex(const std::string& path, uint64_t id, uint64_t pack_size,
+                             std::span<const PackEntry> entries) const {
+  ASSIGN_OR_RETURN(std::unique_ptr<StoreFile> file, files_.Create(path));
+  RETURN_IF_ERROR(file->WriteAt(EncodeIndex(id, pack_size, entries), 0));
+  return file->Sync();
+}
+
+void StoreCore::DropTemp(LockFile& locks, uint64_t id) const {
+  (void)files_.Remove(TempPath(id)).ok();
+  (void)locks.Unlock(id).ok();
+}
+
+void StoreCore::AddPack(uint64_t id, std::vector<PackEntry> entries) {
+  std::unique_lock lock(mutex_);
+  index_.Add(id, std::move(entries));
+}
+
+void StoreCore::ForgetPack(uint64_t id) {
+  std::unique_lock lock(mutex_);
+  index_.Remove(id);
+}
+
+std::vector<ChunkPlace> StoreCore::Find(const Hash128& hash) const {
+  std::shared_lock lock(mutex_);
+  return index_.Find(hash);
+}
+
+std::vector<uint64_t> StoreCore::Packs() const {
+  std::shared_lock lock(mutex_);
+  return index_.Packs();
+}
+
+std::vector<PackEntry> StoreCore::Entries(uint64_t pack) const {
+  std::shared_lock lock(mutex_);
+  std::span<const PackEntry> entries = index_.Entries(pack);
+  return {entries.begin(), entries.end()};
+}
+
+StoreCounts StoreCore::counts() const {
+  std::shared_lock lock(mutex_);
+  return index_.counts();
+}
+
+std::vector<std::string> StoreCore::notes() const {
+  std::shared_lock lock(mutex_);
+  return notes_;
+}
+
+std::vector<Damage> StoreCore::TakeIndexDamages() {
+  std::unique_lock lock(mutex_);
+  return std::exchange(index_damages_, {});
+}
+
+void StoreCore::Note(std::string text) {
+  std::unique_lock lock(mutex_);
+  notes_.push_back(std::move(text));
+}
+
+}  // namespace stasis

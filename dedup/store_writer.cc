@@ -1,0 +1,100 @@
+#include <mutex>
+#include <set>
+#include <unordered_set>
+#include <utility>
+
+#include "dedup/codec.h"
+#include "dedup/pack_pipeline.h"
+#include "dedup/store.h"
+#include "dedup/store_core.h"
+
+namespace stasis {
+namespace {
+
+struct LowBits {
+  size_t operator()(const Hash128& hash) const { return hash.low; }
+};
+
+}  // namespace
+
+struct StoreWriter::State {
+  State(std::shared_ptr<Store> from, std::shared_ptr<StoreCore> shared, std::unique_ptr<LockFile> own)
+      : store(std::move(from)), core(std::move(shared)), locks(std::move(own)), pipeline(core, *locks) {}
+
+  bool Claimed(const Hash128& hash) {
+    std::lock_guard lock(mutex);
+    return claimed.contains(hash);
+  }
+  // The pack is there, and stays.
+  Result<bool> Hold(uint64_t pack) {
+    std::lock_guard lock(mutex);
+    if (held.contains(pack)) return true;
+    ASSIGN_OR_RETURN(bool locked, locks->TryLock(pack, false));
+    if (!locked) return false;  // about to be collected
+    if (!core->files().Exists(core->PackPath(pack))) {
+      core->ForgetPack(pack);
+      RETURN_IF_ERROR(locks->Unlock(pack));
+      return false;
+    }
+    held.insert(pack);
+    return true;
+  }
+
+  const std::shared_ptr<Store> store;  // lives as long
+  const std::shared_ptr<StoreCore> core;
+  const std::unique_ptr<LockFile> locks;
+  PackPipeline pipeline;
+  std::mutex mutex;
+  std::unordered_set<Hash128, LowBits> claimed;  // put, or being put; guarded by mutex
+  std::set<uint64_t> held;                       // packs of others, locked; guarded by mutex
+  bool finished = false;                         // guarded by mutex
+};
+
+StoreWriter::StoreWriter(std::unique_ptr<State> state) : state_(std::move(state)) {}
+StoreWriter::~StoreWriter() = default;
+
+Result<std::unique_ptr<StoreWriter>> StoreWriter::Begin(std::shared_ptr<Store> store) {
+  std::shared_ptr<StoreCore> core = store->state_->core;
+  ASSIGN_OR_RETURN(std::unique_ptr<LockFile> locks, core->OpenLocks());
+  auto state = std::make_unique<State>(std::move(store), std::move(core), std::move(locks));
+  return std::unique_ptr<StoreWriter>(new StoreWriter(std::move(state)));
+}
+
+Result<bool> StoreWriter::Has(const Hash128& hash) {
+  RETURN_IF_ERROR(state_->pipeline.status());
+  if (state_->Claimed(hash)) return true;
+  for (const ChunkPlace& place : state_->core->Find(hash)) {
+    ASSIGN_OR_RETURN(bool held, state_->Hold(place.pack));
+    if (held) return true;
+  }
+  return false;
+}
+
+Status StoreWriter::Put(const Hash128& hash, std::span<const std::byte> raw) {
+  if (raw.empty() || raw.size() > kMaxChunkBytes) {
+    return Status(StatusCode::kInvalidArgument, "a chunk of a size that chunks cannot have");
+  }
+  ASSIGN_OR_RETURN(bool there, Has(hash));
+  if (there) return Status();
+  {
+    std::lock_guard lock(state_->mutex);
+    if (state_->finished) return Status(StatusCode::kFailedPrecondition, "the writer has finished");
+    if (!state_->claimed.insert(hash).second) return Status();  // another thread was first
+  }
+  EncodedChunk chunk = EncodeChunk(raw, state_->core->options().zstd_level);
+  return state_->pipeline.Append(MakeRecordHeader(hash, raw.size(), chunk), chunk.bytes);
+}
+
+Status StoreWriter::Finish() {
+  {
+    std::lock_guard lock(state_->mutex);
+    if (std::exchange(state_->finished, true)) {
+      return Status(StatusCode::kFailedPrecondition, "the writer has finished");
+    }
+  }
+  return state_->pipeline.Finish();
+}
+
+StoreCounts StoreWriter::added() const { return state_->pipeline.added(); }
+
+}  // namespace stasis
