@@ -72,6 +72,8 @@ class StreamLayout {
   uint64_t size_ = 0;
 };
 
+struct ImageManifest;  // image_manifest.h
+
 // Sums over an image. Of a chunk that occurs several times in it, `unique` counts one.
 struct ImageCounts {
   uint64_t bytes = 0;         // of streams and files
@@ -160,6 +162,11 @@ class ImageReader {
   ImageCounts counts() const;
   // Every chunk, in order, repetitions and zeros included.
   std::vector<ChunkRef> Chunks() const;
+  // Every chunk that is not zero, once, in the order of first use.
+  const std::vector<ChunkRef>& distinct_chunks() const;
+  // One after another. Checked. `out` is as long as all of them. Thread-safe.
+  Status ReadChunks(std::span<const ChunkRef> chunks, std::span<std::byte> out) const;
+  const ImageManifest& manifest() const;
 
  private:
   struct State;
@@ -176,10 +183,17 @@ Result<std::string> NextImageId(Store& store, const std::string& task);
 // The manifest goes; its chunks go with the next CollectGarbage(). kNotFound.
 Status RemoveImage(Store& store, const std::string& task, const std::string& id);
 
-// One self-contained file: the manifest and every chunk it names. Replaces nothing: kAlreadyExists.
+// An image of format version 1 was a folder, FOLDER/ID. kUnsupported, naming it and the versions, where there
+// is one.
+Status RefuseFolderImage(const std::string& folder, const std::string& id);
+
+// One self-contained file: the manifest and every chunk it names. Written as PATH.partial. Replaces nothing:
+// kAlreadyExists.
 Status ExportImage(const ImageReader& image, const std::string& path,
                    const std::function<void(uint64_t, uint64_t)>& progress = nullptr);
-// Checks every byte and commits it as `id` of `task` (empty: as it was exported). Untrusted input.
+// Checks every byte and commits it as `id` of `task`. Empty: as it was exported; an id that is taken becomes
+// the next free one when `*id` was empty, and is kAlreadyExists when it was given. Says what they became.
+// Untrusted input: kCorrupt names file and offset; nothing of it stays then.
 Status ImportImage(std::shared_ptr<Store> store, const std::string& path, std::string* task, std::string* id,
                    const std::function<void(uint64_t, uint64_t)>& progress = nullptr);
 

@@ -58,4 +58,11 @@ Status RemoveImage(Store& store, const std::string& task, const std::string& id)
   return store.files().SyncFolder(store.root() + "/images/" + task);
 }
 
+Status RefuseFolderImage(const std::string& folder, const std::string& id) {
+  if (!IsImageId(id) || !Exists(folder + "/" + id + "/manifest.json")) return Status();
+  return Errorf(StatusCode::kUnsupported,
+                "image %s in %s has image format version 1 (a folder), this program reads version %u",
+                id.c_str(), folder.c_str(), kImageVersion);
+}
+
 }  // namespace stasis

@@ -9,6 +9,7 @@
 
 #include "base/files.h"
 #include "base/payload.h"
+#include "dedup/pack.h"
 
 namespace stasis {
 namespace {
@@ -26,14 +27,9 @@ constexpr size_t kHashBytes = 16;
 constexpr size_t kStreamBytes = 5 + 4 + 4;
 constexpr size_t kFolderBytes = 5 + 4;
 
-Status CorruptAt(uint64_t offset, const std::string& what) {
-  return Errorf(StatusCode::kCorrupt, "offset %llu: %s", static_cast<unsigned long long>(offset),
-                what.c_str());
-}
-
 void WriteHash(const Hash128& hash, PayloadWriter* out) {
-  out->U64(hash.low);
   out->U64(hash.high);
+  out->U64(hash.low);
 }
 
 void WriteStream(const ManifestStream& stream, PayloadWriter* out) {
@@ -69,9 +65,9 @@ std::vector<std::byte> Body(const ImageManifest& manifest, const std::string& me
 // Reads the fields between the header and the sum. The first error stays.
 class BodyParser {
  public:
-  // `body` begins `offset` bytes into the file.
-  BodyParser(std::span<const std::byte> body, size_t offset)
-      : reader_(body), end_(offset + body.size()), mark_(offset) {}
+  // `body` begins `offset` bytes into `file`.
+  BodyParser(const std::string& file, std::span<const std::byte> body, size_t offset)
+      : file_(file), reader_(body), end_(offset + body.size()), mark_(offset) {}
 
   Status Parse(ImageManifest* manifest) {
     chunk_bytes_ = manifest->chunk_bytes;
@@ -91,8 +87,8 @@ class BodyParser {
 
   void Require(bool good, const std::string& otherwise) {
     if (!status_.ok()) return;
-    if (!reader_.ok()) status_ = CorruptAt(mark_, "a field is longer than the file");
-    if (reader_.ok() && !good) status_ = CorruptAt(mark_, otherwise);
+    if (!reader_.ok()) status_ = CorruptAt(file_, mark_, "a field is longer than the file");
+    if (reader_.ok() && !good) status_ = CorruptAt(file_, mark_, otherwise);
   }
 
   std::string Name(const std::string& what) {
@@ -126,8 +122,8 @@ class BodyParser {
     if (!status_.ok()) return;
     stream->chunks.reserve(count);
     for (uint32_t i = 0; i < count; ++i) {
-      uint64_t low = reader_.U64();
-      stream->chunks.push_back({reader_.U64(), low});
+      uint64_t high = reader_.U64();
+      stream->chunks.push_back({high, reader_.U64()});
     }
   }
 
@@ -164,10 +160,11 @@ class BodyParser {
     Require(true, "");
     if (!status_.ok()) return;
     Result<Json> meta = ParseJsonObject(text);
-    if (!meta.ok()) status_ = CorruptAt(mark_, "meta: " + std::string(meta.status().message()));
+    if (!meta.ok()) status_ = CorruptAt(file_, mark_, "meta: " + std::string(meta.status().message()));
     if (meta.ok()) manifest->meta = *std::move(meta);
   }
 
+  const std::string& file_;
   PayloadReader reader_;
   const size_t end_;
   size_t mark_;
@@ -175,35 +172,37 @@ class BodyParser {
   Status status_;
 };
 
-Status CheckSum(std::span<const std::byte> bytes) {
+Status CheckSum(const std::string& file, std::span<const std::byte> bytes) {
   size_t covered = bytes.size() - kSumBytes;
   PayloadReader reader(bytes.subspan(covered));
   Hash128 sum;
-  sum.low = reader.U64();
   sum.high = reader.U64();
+  sum.low = reader.U64();
   if (HashBytes(bytes.first(covered)) == sum) return Status();
-  return Errorf(StatusCode::kCorrupt, "offset 0: bytes 0 to %zu do not have the checksum at offset %zu",
-                covered - 1, covered);
+  std::string what =
+      "bytes 0 to " + std::to_string(covered - 1) + " do not have the checksum that follows them";
+  return CorruptAt(file, 0, what);
 }
 
 // Of any version, as far as the versions agree.
-Status CheckEnvelope(std::span<const std::byte> bytes) {
+Status CheckEnvelope(const std::string& file, std::span<const std::byte> bytes) {
   PayloadReader reader(bytes);
   uint64_t magic = reader.U64();
   uint32_t version = reader.U32();
-  if (!reader.ok() || magic != kMagic) return CorruptAt(0, "this is no image's manifest");
-  if (bytes.size() < kHeaderBytes + kSumBytes) return CorruptAt(bytes.size(), "the file ends too early");
+  if (!reader.ok() || magic != kMagic) return CorruptAt(file, 0, "this is no image's manifest");
+  if (bytes.size() < kHeaderBytes + kSumBytes)
+    return CorruptAt(file, bytes.size(), "the file ends too early");
   reader.U32();
   uint64_t size = reader.U64();
   if (version == kImageVersion && size != bytes.size()) {
-    return Errorf(StatusCode::kCorrupt, "offset %llu: the file has %zu bytes instead of %llu",
-                  static_cast<unsigned long long>(std::min<uint64_t>(size, bytes.size())), bytes.size(),
-                  static_cast<unsigned long long>(size));
+    std::string what =
+        "the file has " + std::to_string(bytes.size()) + " bytes instead of " + std::to_string(size);
+    return CorruptAt(file, std::min<uint64_t>(size, bytes.size()), what);
   }
-  RETURN_IF_ERROR(CheckSum(bytes));
+  RETURN_IF_ERROR(CheckSum(file, bytes));
   if (version == kImageVersion) return Status();
-  return Errorf(StatusCode::kUnsupported, "the image has format version %u, this program reads version %u",
-                version, kImageVersion);
+  return Errorf(StatusCode::kUnsupported, "%s has image format version %u, this program reads version %u",
+                file.c_str(), version, kImageVersion);
 }
 
 bool IsChunkSize(uint64_t bytes) {
@@ -220,7 +219,8 @@ bool IsImageName(const std::string& text) { return IsImageId(text) || text == kH
 
 Result<std::string> ManifestPath(const std::string& root, const std::string& task, const std::string& id) {
   if (!IsPlainName(task)) return Status(StatusCode::kInvalidArgument, "'" + task + "' is no task's name");
-  if (!IsImageName(id)) return Status(StatusCode::kInvalidArgument, "'" + id + "' is no image id: six digits");
+  if (!IsImageName(id))
+    return Status(StatusCode::kInvalidArgument, "'" + id + "' is no image id: six digits");
   return root + "/images/" + task + "/" + id + ".image";
 }
 
@@ -248,27 +248,26 @@ Result<std::vector<std::byte>> SerializeImageManifest(const ImageManifest& manif
   return bytes;
 }
 
-Result<ImageManifest> ParseImageManifest(std::span<const std::byte> bytes) {
-  RETURN_IF_ERROR(CheckEnvelope(bytes));
+Result<ImageManifest> ParseImageManifest(std::span<const std::byte> bytes, const std::string& file) {
+  RETURN_IF_ERROR(CheckEnvelope(file, bytes));
   constexpr size_t kChunkSizeOffset = kVersionOffset + 4;
   ImageManifest manifest;
   manifest.file_bytes = bytes.size();
   manifest.chunk_bytes = PayloadReader(bytes.subspan(kChunkSizeOffset)).U32();
-  if (!IsChunkSize(manifest.chunk_bytes)) return CorruptAt(kChunkSizeOffset, "a chunk size that cannot be");
+  if (!IsChunkSize(manifest.chunk_bytes))
+    return CorruptAt(file, kChunkSizeOffset, "a chunk size that cannot be");
   std::span<const std::byte> body = bytes.subspan(kHeaderBytes, bytes.size() - kHeaderBytes - kSumBytes);
-  RETURN_IF_ERROR(BodyParser(body, kHeaderBytes).Parse(&manifest));
+  RETURN_IF_ERROR(BodyParser(file, body, kHeaderBytes).Parse(&manifest));
   return manifest;
 }
 
 Result<ImageManifest> ReadImageManifest(FileSystem& files, const std::string& path) {
   ASSIGN_OR_RETURN(std::unique_ptr<StoreFile> file, files.Open(path));
   ASSIGN_OR_RETURN(uint64_t size, file->Size());
-  if (size > kMaxManifestBytes) return Status(StatusCode::kCorrupt, path + ": too long for a manifest");
+  if (size > kMaxManifestBytes) return CorruptAt(path, kMaxManifestBytes, "too long for a manifest");
   std::vector<std::byte> bytes(size);
   RETURN_IF_ERROR(file->ReadAt(bytes, 0));
-  Result<ImageManifest> manifest = ParseImageManifest(bytes);
-  if (!manifest.ok()) return std::move(manifest).status().WithContext(path);
-  return manifest;
+  return ParseImageManifest(bytes, path);
 }
 
 void VisitChunks(const ImageManifest& manifest, const std::function<void(const ChunkRef&)>& visit) {
@@ -312,6 +311,28 @@ Result<std::vector<ChunkRef>> DistinctChunks(const ImageManifest& manifest) {
   chunks.reserve(first.size());
   for (const Use& use : first) chunks.push_back(use.chunk);
   return chunks;
+}
+
+uint64_t TotalSize(std::span<const ChunkRef> chunks) {
+  uint64_t size = 0;
+  for (const ChunkRef& chunk : chunks) size += chunk.size;
+  return size;
+}
+
+std::vector<std::span<const ChunkRef>> CutIntoBatches(std::span<const ChunkRef> chunks, uint64_t bytes) {
+  std::vector<std::span<const ChunkRef>> batches;
+  size_t first = 0;
+  uint64_t size = 0;
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    if (i > first && size + chunks[i].size > bytes) {
+      batches.push_back(chunks.subspan(first, i - first));
+      first = i;
+      size = 0;
+    }
+    size += chunks[i].size;
+  }
+  if (first < chunks.size()) batches.push_back(chunks.subspan(first));
+  return batches;
 }
 
 }  // namespace stasis

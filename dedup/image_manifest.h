@@ -4,14 +4,14 @@
 //   version           u32     these two, and the sum at the end, stay where they are in every version
 //   chunk size        u32
 //   size              u64     of the whole file
-//   task, id          text
+//   task, id          text; the id is six digits, or kHeldImage
 //   streams           u32 number, then each: name (text), segments (u32 number; u64 address, u64 size each),
 //                     chunks (u32 number; hash each). Names ascend.
 //   folders           u32 number, then each: name (text), files (u32 number, each like a stream). Names
 //   ascend. meta              text: a JSON object sum               XXH3-128 of everything before it
 //
-// Little-endian, nothing between the fields. A text is its length (u32) and its bytes; a hash is its low half
-// (u64) and its high half (u64).
+// Little-endian, nothing between the fields. A text is its length (u32) and its bytes; a hash is its high
+// half (u64) and its low half (u64).
 //
 // Thread-safe: values only. What is parsed is untrusted: memory stays within a small multiple of the input.
 #ifndef DEDUP_IMAGE_MANIFEST_H_
@@ -68,15 +68,18 @@ Result<std::string> ManifestPath(const std::string& root, const std::string& tas
 
 // The manifest must be one that ParseImageManifest() accepts; kInvalidArgument says what is too large.
 Result<std::vector<std::byte>> SerializeImageManifest(const ImageManifest& manifest);
-// kUnsupported names both versions; kCorrupt gives the offset in bytes.
-Result<ImageManifest> ParseImageManifest(std::span<const std::byte> bytes);
-// The same for a file; errors name it. kNotFound.
+// `file` is named in errors. kUnsupported names both versions; kCorrupt gives the offset in bytes.
+Result<ImageManifest> ParseImageManifest(std::span<const std::byte> bytes, const std::string& file);
+// kNotFound: there is no such file.
 Result<ImageManifest> ReadImageManifest(FileSystem& files, const std::string& path);
 
 // Every chunk, in order: of the streams, then of the folders' files. Repetitions and zeros included.
 void VisitChunks(const ImageManifest& manifest, const std::function<void(const ChunkRef&)>& visit);
 // Every chunk that is not zero, once, in the order of first use. kCorrupt: two sizes for one hash.
 Result<std::vector<ChunkRef>> DistinctChunks(const ImageManifest& manifest);
+uint64_t TotalSize(std::span<const ChunkRef> chunks);
+// Runs of chunks, each of at most `bytes` bytes or one chunk.
+std::vector<std::span<const ChunkRef>> CutIntoBatches(std::span<const ChunkRef> chunks, uint64_t bytes);
 
 }  // namespace stasis
 

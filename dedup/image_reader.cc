@@ -40,21 +40,6 @@ std::vector<StoreReader::Piece> Wanted(const Content& content, const Piece& piec
   return wanted;
 }
 
-// Runs of distinct chunks, each of a piece's size at most.
-std::vector<std::pair<size_t, size_t>> Batches(const std::vector<ChunkRef>& chunks) {
-  std::vector<std::pair<size_t, size_t>> batches;
-  uint64_t bytes = 0;
-  for (size_t i = 0; i < chunks.size(); ++i) {
-    bytes += chunks[i].size;
-    if (batches.empty() || bytes > kPieceBytes) {
-      batches.push_back({i, i});
-      bytes = chunks[i].size;
-    }
-    batches.back().second = i + 1;
-  }
-  return batches;
-}
-
 }  // namespace
 
 struct ImageReader::State {
@@ -102,17 +87,6 @@ struct ImageReader::State {
     RETURN_IF_ERROR(Read(content, piece, buffer));
     if (AllZero(buffer)) return Status();
     return target.Write(name, buffer, piece.offset);
-  }
-
-  Status VerifyBatch(size_t first, size_t end, std::vector<std::byte>* buffer) const {
-    uint64_t size = 0;
-    for (size_t i = first; i < end; ++i) size += distinct[i].size;
-    buffer->resize(size);
-    std::vector<StoreReader::Piece> pieces;
-    for (size_t i = first, at = 0; i < end; at += distinct[i++].size) {
-      pieces.push_back({distinct[i].hash, std::span(*buffer).subspan(at, distinct[i].size)});
-    }
-    return chunks->Read(pieces).WithContext(Name());
   }
 };
 
@@ -200,19 +174,33 @@ Status ImageReader::ExtractFolder(const std::string& name, const std::string& pa
   });
 }
 
+Status ImageReader::ReadChunks(std::span<const ChunkRef> chunks, std::span<std::byte> out) const {
+  std::vector<StoreReader::Piece> pieces;
+  for (const ChunkRef& chunk : chunks) {
+    if (chunk.size > out.size()) return Status(StatusCode::kInvalidArgument, "more chunks than room");
+    pieces.push_back({chunk.hash, out.first(chunk.size)});
+    out = out.subspan(chunk.size);
+  }
+  return state_->chunks->Read(pieces).WithContext(state_->Name());
+}
+
 Status ImageReader::VerifyAll(const std::function<void(uint64_t, uint64_t)>& progress) const {
-  std::vector<std::pair<size_t, size_t>> batches = Batches(state_->distinct);
+  std::vector<std::span<const ChunkRef>> batches = CutIntoBatches(state_->distinct, kPieceBytes);
   std::vector<std::vector<std::byte>> buffers(CopyThreads());
   std::mutex mutex;
   uint64_t done = 0;  // guarded by mutex
   return ParallelFor(batches.size(), buffers.size(), [&](size_t i, size_t worker) {
-    RETURN_IF_ERROR(state_->VerifyBatch(batches[i].first, batches[i].second, &buffers[worker]));
+    buffers[worker].resize(TotalSize(batches[i]));
+    RETURN_IF_ERROR(ReadChunks(batches[i], buffers[worker]));
     std::lock_guard lock(mutex);
     done += buffers[worker].size();
     if (progress) progress(done, state_->counts.unique_bytes);
     return Status();
   });
 }
+
+const std::vector<ChunkRef>& ImageReader::distinct_chunks() const { return state_->distinct; }
+const ImageManifest& ImageReader::manifest() const { return state_->manifest; }
 
 std::vector<ChunkRef> ImageReader::Chunks() const {
   std::vector<ChunkRef> chunks;

@@ -5,6 +5,28 @@ namespace {
 
 const Json kEmptyObject = Json::object();
 
+// Values within values. What copies or writes them calls itself for each level.
+constexpr size_t kMaxDepth = 100;
+
+// As far as the text is JSON.
+bool TooDeep(std::string_view text) {
+  size_t depth = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (quoted) {
+      if (text[i] == '\\')
+        ++i;
+      else if (text[i] == '"')
+        quoted = false;
+      continue;
+    }
+    if (text[i] == '"') quoted = true;
+    if ((text[i] == '{' || text[i] == '[') && ++depth > kMaxDepth) return true;
+    if ((text[i] == '}' || text[i] == ']') && depth > 0) --depth;
+  }
+  return false;
+}
+
 // A value made from a signed type is stored as such, whatever it is.
 bool IsNatural(const Json& value) {
   return value.is_number_unsigned() || (value.is_number_integer() && value.get<int64_t>() >= 0);
@@ -13,6 +35,7 @@ bool IsNatural(const Json& value) {
 }  // namespace
 
 Result<Json> ParseJsonObject(std::string_view text) {
+  if (TooDeep(text)) return Status(StatusCode::kCorrupt, "this JSON is nested too deeply");
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return Status(StatusCode::kCorrupt, "this is no JSON object");
   return json;

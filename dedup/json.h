@@ -17,7 +17,7 @@ namespace stasis {
 
 using Json = nlohmann::json;
 
-// kCorrupt when `text` is no JSON object.
+// kCorrupt when `text` is no JSON object, or one that is nested more than a hundred levels deep.
 Result<Json> ParseJsonObject(std::string_view text);
 // Bytes that are no UTF-8 become U+FFFD: text for people may hold file names of any kind.
 std::string JsonText(const Json& json, int indent = -1);
