@@ -23,18 +23,6 @@ PACKAGES=(g++ cmake ninja-build ccache clang libclang-rt-dev clang-format git py
   file procps libgtest-dev libgmock-dev libbenchmark-dev libcli11-dev nlohmann-json3-dev libzstd-dev liblz4-dev zlib1g-dev libfmt-dev libxxhash-dev libunwind-dev valgrind
   dataset-fashion-mnist)
 
-install_packages() {
-  local missing=() package
-  for package in "$@"; do
-    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
-  done
-  [ ${#missing[@]} -gt 0 ] || return 0
-  note "installing Debian packages: ${missing[*]}"
-  quietly "$STASIS_CACHE/log/apt-update.log" as_root apt-get -qq update
-  quietly "$STASIS_CACHE/log/apt-install.log" as_root env DEBIAN_FRONTEND=noninteractive \
-    apt-get -qq install -y --no-install-recommends "${missing[@]}"
-}
-
 command -v apt-get >/dev/null || die "only Debian and its derivatives are supported: apt-get was not found"
 install_packages "${PACKAGES[@]}"
 if [ -z "$(criu_find)" ]; then

@@ -32,3 +32,16 @@ as_root() {
     die "needs root for: $*"
   fi
 }
+
+# Installs those of these Debian packages that are missing.
+install_packages() {
+  local missing=() package
+  for package in "$@"; do
+    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  note "installing Debian packages: ${missing[*]}"
+  quietly "$STASIS_CACHE/log/apt-update.log" as_root apt-get -qq update
+  quietly "$STASIS_CACHE/log/apt-install.log" as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get -qq install -y --no-install-recommends "${missing[@]}"
+}
