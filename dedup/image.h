@@ -191,6 +191,13 @@ Status RefuseFolderImage(const std::string& folder, const std::string& id);
 // kAlreadyExists.
 Status ExportImage(const ImageReader& image, const std::string& path,
                    const std::function<void(uint64_t, uint64_t)>& progress = nullptr);
+// What an exported file says that it holds. Its chunks are not looked at. Errors as of ImportImage().
+struct ExportedImage {
+  std::string task;
+  std::string id;
+  Json meta;
+};
+Result<ExportedImage> PeekExport(const std::string& path);
 // Checks every byte and commits it as `id` of `task`. Empty: as it was exported; an id that is taken becomes
 // the next free one when `*id` was empty, and is kAlreadyExists when it was given. Says what they became.
 // Untrusted input: kCorrupt names file and offset; nothing of it stays then.

@@ -177,6 +177,14 @@ Status RefuseFolder(const std::string& path) {
 
 }  // namespace
 
+Result<ExportedImage> PeekExport(const std::string& path) {
+  RETURN_IF_ERROR(RefuseFolder(path));
+  ASSIGN_OR_RETURN(ImportFile file, ImportFile::Open(path));
+  ASSIGN_OR_RETURN(std::vector<std::byte> bytes, ReadManifest(&file));
+  ASSIGN_OR_RETURN(ImageManifest manifest, ParseImageManifest(bytes, path + ": the manifest within"));
+  return ExportedImage{manifest.task, manifest.id, std::move(manifest.meta)};
+}
+
 Status ImportImage(std::shared_ptr<Store> store, const std::string& path, std::string* task, std::string* id,
                    const std::function<void(uint64_t, uint64_t)>& progress) {
   RETURN_IF_ERROR(RefuseFolder(path));
