@@ -20,6 +20,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/task_protocol.h"
 #include "cli/init_protocol.h"
 
 #ifndef CLONE_NEWTIME
@@ -128,6 +129,14 @@ int AwaitProgram(pid_t program) {
   return status;
 }
 
+// CRIU mounts the PID namespace's /proc for a moment on a folder that it makes in the working folder of the
+// namespace's first process: that must be one where it may do so, and no other task's.
+void EnterOwnFolder() {
+  const char* folder = getenv(stasis::kTaskFolderVariable);
+  if (folder != nullptr && chdir(folder) != 0)
+    fprintf(stderr, "stasis-init: %s: %s\n", folder, strerror(errno));
+}
+
 [[noreturn]] void Lead(const Arguments& arguments) {
   setsid();
   if (!arguments.namespaces) prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -142,6 +151,7 @@ int AwaitProgram(pid_t program) {
   // From both sides, so that a signal finds the group however soon it comes.
   setpgid(program, program);
   close(arguments.control);
+  EnterOwnFolder();
   int status = AwaitProgram(program);
   WriteExitFile(arguments.exit_file, status);
   _exit(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));

@@ -21,6 +21,9 @@
 namespace stasis {
 namespace {
 
+// Within which a ghost that is ending has ended, and how often that is looked at.
+constexpr std::chrono::seconds kPredecessorTime(15);
+constexpr int kPredecessorPollMs = 10;
 constexpr int kExitFailure = 1, kExitUsage = 2, kExitTaken = 3;
 
 struct CommandLine {
@@ -85,25 +88,35 @@ void TellReady(int fd) {
 // One that was started by chance while this one was being adopted ends by itself in a moment; nobody tells
 // when.
 Result<UnixListener> ListenAsSuccessor(const std::string& path) {
-  Deadline deadline = Deadline::After(std::chrono::seconds(30));
+  Deadline deadline = Deadline::After(kPredecessorTime);
   for (;;) {
     Result<UnixListener> listener = UnixListener::Listen(path);
     if (listener.ok() || listener.status().code() != StatusCode::kAlreadyExists || deadline.Expired())
       return listener;
-    (void)poll(nullptr, 0, 10);
+    (void)poll(nullptr, 0, kPredecessorPollMs);
   }
 }
 
 // A guardian without a ghost is about to become one, with all that the task has given away: its lock comes
 // free when it listens. A guardian with a ghost is never waited for, as that ghost answers.
 Result<UnixListener> ListenAsFirst(const CommandLine& line, const std::string& path) {
-  Result<Fd> ghost = ConnectUnix(path, Deadline::After(std::chrono::seconds(5)));
-  if (ghost.ok() || ghost.status().code() == StatusCode::kTimeout) {
-    return Status(StatusCode::kAlreadyExists, "the task has a ghost");
-  }
   RETURN_IF_ERROR(PrepareSocketDirectory(path));
-  ASSIGN_OR_RETURN(Fd lock, LockAsGuardian(line.arguments, /*wait=*/true));
-  return UnixListener::Listen(path);
+  Deadline deadline = Deadline::After(kPredecessorTime);
+  Fd guardian;
+  for (;;) {
+    Result<Fd> ghost = ConnectUnix(path, Deadline::After(std::chrono::seconds(5)));
+    if (ghost.ok() || ghost.status().code() == StatusCode::kTimeout) {
+      return Status(StatusCode::kAlreadyExists, "the task has a ghost");
+    }
+    if (!guardian.valid()) {
+      ASSIGN_OR_RETURN(guardian, LockAsGuardian(line.arguments, /*wait=*/true));
+    }
+    // One that is on its way out takes its socket away first, so that nobody finds it, and ends then.
+    Result<UnixListener> listener = UnixListener::Listen(path);
+    if (listener.ok() || listener.status().code() != StatusCode::kAlreadyExists || deadline.Expired())
+      return listener;
+    (void)poll(nullptr, 0, kPredecessorPollMs);
+  }
 }
 
 Status Serve(const CommandLine& line, const TaskPaths& paths) {

@@ -110,7 +110,9 @@ class Job {
   // job_task.cc: steps that speak to the task
   Status ConnectMembers();
   Placements PlacesOf(const HeldMember& held) const;
-  Status CheckCarriable(const Member& member, TaskStrategy strategy);
+  Status CheckCarriable(const Member& member, TaskStrategy strategy, TaskState expected);
+  void NoteDriver(const Member& member, HeldMember* held) const;
+  Status GreetAgain(Member& member, HeldMember* held);
   TaskStrategy StrategyOf(const Member& member) const;
   Status Quiesce();
   Status HandOver();

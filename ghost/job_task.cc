@@ -59,7 +59,7 @@ TaskStrategy Job::StrategyOf(const Member& member) const {
   return member.hello().strategy;
 }
 
-Status Job::CheckCarriable(const Member& member, TaskStrategy strategy) {
+Status Job::CheckCarriable(const Member& member, TaskStrategy strategy, TaskState expected) {
   const TaskHello& hello = member.hello();
   std::string who = "process " + Named(member.pid());
   if (!hello.failed.empty()) {
@@ -72,8 +72,9 @@ Status Job::CheckCarriable(const Member& member, TaskStrategy strategy) {
     return Status(StatusCode::kUnsupported,
                   who + " has called " + taint.call + ", which cannot be carried over a pause");
   }
-  if (hello.state == TaskState::kRunning) return Status();
-  return Status(StatusCode::kFailedPrecondition, who + " is " + TaskStateName(hello.state) + ", not running");
+  if (hello.state == expected) return Status();
+  return Status(StatusCode::kFailedPrecondition,
+                who + " is " + TaskStateName(hello.state) + ", not " + TaskStateName(expected));
 }
 
 // A process whose driver has moved it keeps the numbers it had at start; where it went is on record here.
@@ -87,6 +88,14 @@ Placements Job::PlacesOf(const HeldMember& held) const {
   return places;
 }
 
+void Job::NoteDriver(const Member& member, HeldMember* held) const {
+  held->strategy = StrategyOf(member);
+  held->driver_version = member.hello().driver_version;
+  held->devices = member.hello().devices;
+  held->placed = PlacesOf(*held);
+  held->placements = held->placed;
+}
+
 Status Job::ConnectMembers() {
   if (!members_.empty()) return Status();
   holdings_.Clear();
@@ -98,16 +107,11 @@ Status Job::ConnectMembers() {
     // A socket file whose process has ended, or become another program, by now.
     if (!member.ok() && member.status().code() == StatusCode::kUnavailable) continue;
     RETURN_IF_ERROR(member.status());
-    TaskStrategy strategy = StrategyOf(**member);
-    RETURN_IF_ERROR(CheckCarriable(**member, strategy));
+    RETURN_IF_ERROR(CheckCarriable(**member, StrategyOf(**member), TaskState::kRunning));
     HeldMember held;
     held.nspid = (*member)->nspid();
     held.pid = socket.pid;
-    held.strategy = strategy;
-    held.driver_version = (*member)->hello().driver_version;
-    held.devices = (*member)->hello().devices;
-    held.placed = PlacesOf(held);
-    held.placements = held.placed;
+    NoteDriver(**member, &held);
     holdings_.members.push_back(std::move(held));
     members_.push_back(*std::move(member));
   }
@@ -165,8 +169,18 @@ Status Job::HandOverMember(Member& member, HeldMember* held) {
   }
 }
 
+// What a process said of itself while it ran may be out of date: it may have made its first call, one that
+// forbids a pause, or one that failed, before it stood still.
+Status Job::GreetAgain(Member& member, HeldMember* held) {
+  RETURN_IF_ERROR(member.Greet(Deadline::After(kPromptTime)));
+  bool first_call = held->devices.empty();
+  if (first_call) NoteDriver(member, held);
+  return CheckCarriable(member, held->strategy, TaskState::kQuiesced);
+}
+
 Status Job::HandOver() {
   for (size_t i = 0; i < members_.size(); ++i) {
+    RETURN_IF_ERROR(GreetAgain(*members_[i], &holdings_.members[i]));
     RETURN_IF_ERROR(HandOverMember(*members_[i], &holdings_.members[i]));
   }
   return NotePlacedUuids();

@@ -80,11 +80,11 @@ Result<std::unique_ptr<Member>> Member::Connect(const std::string& socket_path, 
     return Status(StatusCode::kPermissionDenied, socket_path + " belongs to another user's process");
   }
   std::unique_ptr<Member> member(new Member(pid, std::move(socket)));
-  RETURN_IF_ERROR(member->SayHello(deadline).WithContext("process " + Named(pid)));
+  RETURN_IF_ERROR(member->Greet(deadline).WithContext("process " + Named(pid)));
   return member;
 }
 
-Status Member::SayHello(const Deadline& deadline) {
+Status Member::Greet(const Deadline& deadline) {
   Deadline soon = Deadline::After(std::min<Duration>(kHelloTime, deadline.Remaining()));
   PayloadWriter out;
   out.U32(kTaskProtocolVersion);

@@ -45,6 +45,8 @@ class Member {
   const TaskHello& hello() const { return hello_; }
   int32_t nspid() const { return hello_.pid; }
 
+  // Asks for hello() anew.
+  Status Greet(const Deadline& deadline);
   // Sends a request without waiting for its answer; one at a time.
   Status Send(TaskMessage type, std::vector<std::byte> payload, std::vector<Fd> fds,
               const Deadline& deadline);
@@ -57,7 +59,6 @@ class Member {
 
  private:
   Member(pid_t pid, Fd socket) : pid_(pid), socket_(std::move(socket)) {}
-  Status SayHello(const Deadline& deadline);
   Status WaitReadable(const Deadline& deadline, const CancelFlag* cancel) const;
 
   const pid_t pid_;

@@ -1,12 +1,33 @@
 """What the world does to a checkpoint: no room on disk, what CRIU cannot carry, a device that is lost, a task that ends."""
 
+import contextlib
+import ctypes
+import fcntl
 import os
+import select
 import signal
 import socket
 import subprocess
 import unittest
 
 from stasis_job import Site, built
+
+
+IN_OPEN = 0x20
+EVENT_BYTES = 16  # of one without a name
+
+
+@contextlib.contextmanager
+def inotify_on(path):
+    """A descriptor that becomes readable when somebody opens `path`."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    events = libc.inotify_init1(os.O_CLOEXEC)
+    try:
+        if events < 0 or libc.inotify_add_watch(events, os.fsencode(path), IN_OPEN) < 0:
+            raise OSError(ctypes.get_errno(), path)
+        yield events
+    finally:
+        os.close(events)
 
 
 class Faults(unittest.TestCase):
@@ -56,6 +77,46 @@ class Faults(unittest.TestCase):
         job.kill()
         self.assertEqual(job.verb("restore", "--detach")["image"], first["image"])
         self.end(job)
+
+    def test_a_folder_that_criu_would_make_in_the_task_s_own(self):
+        """CRIU makes `proc.crtools` in the working folder of a task's first process, as another dump may just do there."""
+        here = os.path.join(self.site.folder.name, "here")
+        os.makedirs(os.path.join(here, "proc.crtools"))
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(here)
+        job = self.holder()
+        job.verb("checkpoint", "--stop")
+        job.wait()
+        job.verb("restore", "--detach")
+        self.end(job)
+
+    def test_a_ghost_on_its_way_out_is_waited_for(self):
+        """It has taken its socket away and still has its lock; the verb must not fail because of it."""
+        job = self.holder()
+        job.verb("checkpoint")
+        job.wait_for_ghost_to_leave()
+        path = os.path.join(self.site.run_dir, "tasks", job.name, "ghost.sock.lock")
+        with open(path, "w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            verb = subprocess.Popen([built("bin/stasis"), "pause", "--json", job.name], env=self.site.env(),
+                                    stdout=subprocess.PIPE, text=True)
+            self.wait_for_second_look(path, verb)
+        output, _ = verb.communicate(timeout=60)
+        self.assertEqual(verb.returncode, 0, output)
+        job.verb("resume")
+        self.end(job)
+
+    @staticmethod
+    def wait_for_second_look(path, verb):
+        """Until the file has been opened twice, so that it was locked the first time; or the verb has ended."""
+        end = os.pidfd_open(verb.pid)
+        try:
+            with inotify_on(path) as events:
+                opened = 0
+                while opened < 2 and end not in select.select([events, end], [], [])[0]:
+                    opened += len(os.read(events, 4096)) // EVENT_BYTES
+        finally:
+            os.close(end)
 
     def test_a_connection_to_the_outside_is_named(self):
         job = self.start("counter", "samples/counter", "--port", "0")
