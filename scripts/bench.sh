@@ -4,7 +4,7 @@
 
 . "$STASIS_ROOT/scripts/lib/criu.sh"
 
-NAMES="softgpu overhead pause"
+NAMES="softgpu overhead pause store image"
 case "${1:-}" in
   -h|--help|"")
     cat <<HELP
@@ -14,6 +14,10 @@ usage: scripts/bench.sh NAME   (one of: $NAMES all)
   overhead  whole programs and single calls with and without the interposer, and what forwarding a call costs
   pause     pause, checkpoint and restore against the device memory held (STASIS_BENCH_MIB), beside the driver's own
             checkpoint with CRIU
+  store     the image store's stages beside memory and disk (STASIS_BENCH_DISK: a folder on it), the size of chunks, and
+            zstd and borg on the same bytes
+  image     what active memory, dedup and compression save of an image, alone and together; standstill with and without
+            a snapshot and waiting for the low point; a second checkpoint of frozen weights
 Alternates what it compares, reports medians and spreads, and writes build/bench/NAME.json.
 HELP
     [ $# -gt 0 ] && exit 0 || exit 2 ;;
@@ -30,11 +34,16 @@ targets_of() {
       sample_vector call_cost ;;
     pause) echo stasis_shim stasis stasis-init stasis-ghost softgpud softgpu-smi softgpu_cuda softgpu_cudart program_holder \
       driver_checkpoint ;;
+    store) echo stasis_shim stasis stasis-init stasis-ghost softgpud softgpu-smi softgpu_cuda softgpu_cudart store_bench \
+      driver_checkpoint sample_mlp_train sample_gpt_train ;;
+    image) echo stasis_shim stasis stasis-init stasis-ghost softgpud softgpu-smi softgpu_cuda softgpu_cudart store_bench \
+      program_holder sample_mlp_train ;;
   esac
 }
 
 "$STASIS_ROOT/scripts/setup.sh"
 for name in "$@"; do
+  [ "$name" != store ] || install_packages zstd borgbackup
   "$STASIS_ROOT/scripts/build.sh" release $(targets_of "$name") >&2
   STASIS_CRIU=$(criu_find) STASIS_BUILD_DIR=$STASIS_ROOT/build/release PYTHONPATH=$STASIS_ROOT/tests/harness \
     python3 -B "$STASIS_ROOT/scripts/bench/bench_$name.py" "$STASIS_ROOT/build/bench/$name.json"

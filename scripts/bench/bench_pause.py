@@ -5,84 +5,39 @@ cuCheckpointProcessLock/Checkpoint on the process, `criu dump`, and the way back
 """
 
 import os
-import shutil
-import subprocess
 import sys
-import tempfile
-import time
 
 import report
-from softgpu import built, die_with_parent
+from plain_dump import PlainProgram, tree_bytes
+from softgpu import built
 from stasis_job import Site
 
 RUNS = int(os.environ.get("STASIS_BENCH_RUNS", "3"))
 SIZES = [int(size) for size in os.environ.get("STASIS_BENCH_MIB", "64 512 2048 4096").split()]
 GOAL_MIB = 2048
 HANDLES_MIB = 512
-CRIU = os.environ["STASIS_CRIU"]
 
 
-def checked(command, env):
-    """Milliseconds that the command took."""
-    started = time.monotonic()
-    result = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        sys.exit(f"{' '.join(command)}: {result.stdout[-500:]} {result.stderr[-2000:]}")
-    return (time.monotonic() - started) * 1000
-
-
-def wait_for_line(path, text, process):
-    while True:
-        with open(path, encoding="utf-8") as file:
-            if text in file.read():
-                return
-        if process.poll() is not None:
-            sys.exit(f"the program ended before it printed {text!r}")
-        time.sleep(0.01)
-
-
-def tree_bytes(folder):
-    return sum(os.stat(os.path.join(at, name)).st_blocks * 512 for at, _, names in os.walk(folder) for name in names)
-
-
-class Baseline:
-    """One program without the interposer, in the same kinds of namespaces as a task."""
-
+class Baseline(PlainProgram):
     def __init__(self, site, mib):
-        self.env = site.node.env()
-        self.folder = tempfile.mkdtemp(prefix="baseline-")
-        self.images = os.path.join(self.folder, "images")
-        os.mkdir(self.images)
-        log = os.path.join(self.folder, "out")
-        with open(log, "w", encoding="utf-8") as out:
-            self.parent = subprocess.Popen(["unshare", "-p", "-T", "-f", "setsid", built("tests/programs/holder"), str(mib)],
-                                           env=self.env, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.DEVNULL,
-                                           preexec_fn=die_with_parent)
-        wait_for_line(log, "ready", self.parent)
-        with open(f"/proc/{self.parent.pid}/task/{self.parent.pid}/children", encoding="utf-8") as children:
-            self.pid = int(children.read().split()[0])
-
-    def driver(self, *steps):
-        return sum(checked([built("bin/driver_checkpoint"), step, str(self.pid)], self.env) for step in steps)
-
-    def criu(self, verb, *options):
-        return checked([CRIU, verb, "-D", self.images, "-o", f"{verb}.log", "--manage-cgroups=ignore", *options], self.env)
+        super().__init__(site.node.env(), [built("tests/programs/holder"), str(mib)], "ready")
 
     def measure(self):
         pause = self.driver("lock", "checkpoint")
         resume = self.driver("restore", "unlock")
         image = self.driver("lock", "checkpoint")
-        dump = self.criu("dump", "-t", str(self.pid))
+        images = os.path.join(self.folder, "images")
+        dump = self.dump(images)
         image += dump
-        size = tree_bytes(self.images)
+        size = tree_bytes(images)
         self.parent.wait()
         pidfile = os.path.join(self.folder, "pid")
-        restore = self.criu("restore", "-d", "--pidfile", pidfile)
+        restore = self.criu("restore", images, "-d", "--pidfile", pidfile)
         with open(pidfile, encoding="utf-8") as file:
             self.pid = int(file.read())
         restore += self.driver("restore", "unlock")
         os.kill(self.pid, 9)
-        shutil.rmtree(self.folder)
+        self.end()
         return {"pause": pause, "resume": resume, "standstill": pause + dump + resume, "image": image, "restore": restore,
                 "bytes": size}
 
