@@ -6,6 +6,11 @@
 namespace stasis {
 namespace {
 
+constexpr std::string_view kTemporary = ".tmp";
+
+// A file of its own: the numbers in ROOT/locks are packs.
+std::string LocksPath(const std::string& root) { return root + "/image-locks"; }
+
 std::string FolderOf(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
 // Two names of one number only keep each other waiting for the next id.
@@ -18,7 +23,7 @@ uint64_t LockNumber(const std::string& name) {
 ImageSlot::ImageSlot(std::shared_ptr<Store> store, std::string path)
     : store_(std::move(store)),
       path_(std::move(path)),
-      temporary_(path_.substr(0, path_.rfind('.')) + ".tmp") {}
+      temporary_(path_.substr(0, path_.rfind('.')) + std::string(kTemporary)) {}
 
 Result<std::unique_ptr<ImageSlot>> ImageSlot::Take(std::shared_ptr<Store> store, const std::string& task,
                                                    const std::string& id) {
@@ -33,8 +38,7 @@ Result<std::unique_ptr<ImageSlot>> ImageSlot::Take(std::shared_ptr<Store> store,
 }
 
 Status ImageSlot::Lock(const std::string& name) {
-  // A file of its own: the numbers in ROOT/locks are packs.
-  ASSIGN_OR_RETURN(locks_, store_->files().OpenLocks(store_->root() + "/image-locks"));
+  ASSIGN_OR_RETURN(locks_, store_->files().OpenLocks(LocksPath(store_->root())));
   ASSIGN_OR_RETURN(bool locked, locks_->TryLock(LockNumber(name), /*exclusive=*/true));
   if (locked) return Status();
   return Status(StatusCode::kAlreadyExists, "the image " + name + " is being written");
@@ -69,6 +73,25 @@ Status ImageSlot::Commit(StoreWriter* writer, std::span<const std::byte> manifes
   RETURN_IF_ERROR(WriteTemporary(manifest));
   RETURN_IF_ERROR(writer->Finish());
   return Publish();
+}
+
+Result<uint64_t> RemoveAbandonedManifests(FileSystem& files, const std::string& root) {
+  uint64_t removed = 0;
+  ASSIGN_OR_RETURN(std::unique_ptr<LockFile> locks, files.OpenLocks(LocksPath(root)));
+  ASSIGN_OR_RETURN(std::vector<std::string> tasks, files.List(root + "/images"));
+  for (const std::string& task : tasks) {
+    ASSIGN_OR_RETURN(std::vector<std::string> names, files.List(root + "/images/" + task));
+    for (const std::string& name : names) {
+      if (!name.ends_with(kTemporary)) continue;
+      const uint64_t number = LockNumber(task + "/" + name.substr(0, name.size() - kTemporary.size()));
+      ASSIGN_OR_RETURN(bool locked, locks->TryLock(number, /*exclusive=*/true));
+      if (!locked) continue;
+      RETURN_IF_ERROR(files.Remove(root + "/images/" + task + "/" + name));
+      RETURN_IF_ERROR(locks->Unlock(number));
+      ++removed;
+    }
+  }
+  return removed;
 }
 
 }  // namespace stasis

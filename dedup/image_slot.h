@@ -48,6 +48,9 @@ class ImageSlot {
   bool written_ = false;  // there may be a temporary file of ours
 };
 
+// Removes what writers that are gone have left of images; how many.
+Result<uint64_t> RemoveAbandonedManifests(FileSystem& files, const std::string& root);
+
 }  // namespace stasis
 
 #endif  // DEDUP_IMAGE_SLOT_H_

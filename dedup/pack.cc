@@ -115,6 +115,19 @@ Status CorruptAt(const std::string& file, uint64_t offset, std::string_view what
                 static_cast<unsigned long long>(offset), static_cast<int>(what.size()), what.data());
 }
 
+Damage DamageOf(const std::string& file, const Status& status) {
+  constexpr std::string_view kMark = " at offset ";
+  std::string_view message = status.message();
+  Damage damage{file, 0, std::string(message)};
+  size_t mark = message.find(kMark);
+  if (mark == std::string_view::npos) return damage;
+  std::string_view rest = message.substr(mark + kMark.size());
+  auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), damage.offset);
+  rest.remove_prefix(static_cast<size_t>(end - rest.data()));
+  if (error == std::errc() && rest.starts_with(": ")) damage.what = rest.substr(2);
+  return damage;
+}
+
 void EncodePackHeader(uint64_t id, std::span<std::byte, kPackHeaderBytes> out) {
   DiskPackHeader disk{kPackMagic, kPackVersion, 0, id, 0};
   disk.sum = SumOf(disk);

@@ -23,6 +23,7 @@
 #include "dedup/codec.h"
 #include "dedup/file_system.h"
 #include "dedup/hash.h"
+#include "dedup/store.h"
 
 namespace stasis {
 
@@ -43,6 +44,8 @@ std::optional<uint64_t> PackIdOfName(std::string_view name, std::string_view suf
 
 // kCorrupt: "FILE at offset N: WHAT".
 Status CorruptAt(const std::string& file, uint64_t offset, std::string_view what);
+// The parts of such a message; all of it, at offset 0 of `file`, when it is none.
+Damage DamageOf(const std::string& file, const Status& status);
 
 struct RecordHeader {
   Coding coding = Coding::kRaw;

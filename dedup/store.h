@@ -66,6 +66,7 @@ struct GcReport {
   uint64_t packs_removed = 0, packs_rewritten = 0, packs_in_use = 0;  // in use: left for the next time
   uint64_t leftovers_removed = 0;                                     // of interrupted writers
   uint64_t bytes_before = 0, bytes_after = 0;
+  std::vector<Damage> damages;  // met on the way; packs that have one stay as they are
 };
 
 class StoreIndex;  // store_index.h: where each chunk is

@@ -138,21 +138,13 @@ Status StoreCore::LoadPack(uint64_t id) {
   Result<std::unique_ptr<StoreFile>> pack = files_.Open(PackPath(id));
   if (!pack.ok() && pack.status().code() == StatusCode::kNotFound) return Status();  // collected meanwhile
   if (!pack.ok()) return pack.status();
-  Result<std::vector<PackEntry>> entries = [&]() -> Result<std::vector<PackEntry>> {
-    ASSIGN_OR_RETURN(std::unique_ptr<StoreFile> index, files_.Open(IndexPath(id)));
-    ASSIGN_OR_RETURN(uint64_t pack_size, (*pack)->Size());
-    // No index is longer than that of a pack of empty records, so a forged one takes no memory to speak of.
-    const uint64_t limit = (pack_size / kRecordHeaderBytes + 4096) * sizeof(PackEntry) + 4096;
-    ASSIGN_OR_RETURN(std::vector<std::byte> bytes, ReadWhole(*index, limit));
-    uint64_t said = 0;
-    ASSIGN_OR_RETURN(std::vector<PackEntry> found, DecodeIndex(bytes, id, &said));
-    if (said != pack_size) {
-      Note(CorruptAt(PackLabel(id), std::min(said, pack_size),
-                     "the pack is longer or shorter than its index says")
-               .ToString());
-    }
-    return found;
-  }();
+  ASSIGN_OR_RETURN(uint64_t size, (*pack)->Size());
+  uint64_t said = size;
+  Result<std::vector<PackEntry>> entries = ReadIndex(id, &said);
+  if (said != size) {
+    Note(CorruptAt(PackLabel(id), std::min(said, size), "the pack is longer or shorter than its index says")
+             .ToString());
+  }
   if (!entries.ok()) {
     StatusCode code = entries.status().code();
     if (code != StatusCode::kNotFound && code != StatusCode::kCorrupt) return entries.status();
@@ -161,6 +153,14 @@ Status StoreCore::LoadPack(uint64_t id) {
   }
   AddPack(id, std::move(entries).value());
   return Status();
+}
+
+Result<std::vector<PackEntry>> StoreCore::ReadIndex(uint64_t id, uint64_t* pack_size) const {
+  ASSIGN_OR_RETURN(std::unique_ptr<StoreFile> index, files_.Open(IndexPath(id)));
+  // A forged one takes no more memory than one of the largest pack.
+  constexpr uint64_t kMaxIndexBytes = uint64_t{1} << 30;
+  ASSIGN_OR_RETURN(std::vector<std::byte> bytes, ReadWhole(*index, kMaxIndexBytes));
+  return DecodeIndex(bytes, id, pack_size);
 }
 
 Result<std::vector<PackEntry>> StoreCore::RebuildIndex(uint64_t id, const StoreFile& pack,
@@ -179,7 +179,12 @@ Result<std::vector<PackEntry>> StoreCore::RebuildIndex(uint64_t id, const StoreF
   } else {
     Note(IndexLabel(id) + " was missing; rebuilt from the pack");
   }
-  if (!whole) return entries;  // the disk keeps what it has: evidence
+  if (!whole) {
+    // The disk keeps what it has.
+    std::unique_lock lock(mutex_);
+    damaged_packs_.insert(id);
+    return entries;
+  }
   ASSIGN_OR_RETURN(uint64_t size, pack.Size());
   Status replaced = ReplaceIndex(id, size, entries);
   if (!replaced.ok()) Note(IndexLabel(id) + " could not be written: " + replaced.ToString());
@@ -233,6 +238,11 @@ std::vector<PackEntry> StoreCore::Entries(uint64_t pack) const {
   std::shared_lock lock(mutex_);
   std::span<const PackEntry> entries = index_.Entries(pack);
   return {entries.begin(), entries.end()};
+}
+
+bool StoreCore::IsDamaged(uint64_t pack) const {
+  std::shared_lock lock(mutex_);
+  return damaged_packs_.contains(pack);
 }
 
 StoreCounts StoreCore::counts() const {

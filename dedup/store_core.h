@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <shared_mutex>
 #include <string>
 #include <vector>
@@ -56,6 +57,10 @@ class StoreCore {
   // Indexes that were found damaged, and rebuilt, since the last call.
   std::vector<Damage> TakeIndexDamages();
 
+  // A pack of which a part could not be read when its index was rebuilt: it may hold more than is known.
+  bool IsDamaged(uint64_t pack) const;
+  // What is on disk. kNotFound, kCorrupt.
+  Result<std::vector<PackEntry>> ReadIndex(uint64_t id, uint64_t* pack_size) const;
   // Writes what a pack's index says, on stable storage but for its name. Replaces nothing.
   Status WriteIndex(const std::string& path, uint64_t id, uint64_t pack_size,
                     std::span<const PackEntry> entries) const;
@@ -66,7 +71,6 @@ class StoreCore {
   Status OpenFormat();
   Status WriteFormat();
   Status LoadPack(uint64_t id);
-  Result<std::vector<PackEntry>> ReadIndex(uint64_t id) const;
   Result<std::vector<PackEntry>> RebuildIndex(uint64_t id, const StoreFile& pack, const Status& why);
   Status ReplaceIndex(uint64_t id, uint64_t pack_size, std::span<const PackEntry> entries) const;
   void Note(std::string text);
@@ -78,6 +82,7 @@ class StoreCore {
   std::mutex refresh_mutex_;  // one Refresh() at a time
   mutable std::shared_mutex mutex_;
   StoreIndex index_;  // guarded by mutex_, as what follows
+  std::set<uint64_t> damaged_packs_;
   std::vector<std::string> notes_;
   std::vector<Damage> index_damages_;
 };

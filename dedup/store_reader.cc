@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "dedup/chunk_copy.h"
 #include "dedup/pack.h"
 #include "dedup/store.h"
 #include "dedup/store_core.h"
@@ -108,35 +109,9 @@ void StoreReader::State::GiveBuffer(Buffer buffer) const {
   buffers.push_back(std::move(buffer));
 }
 
-namespace {
-
-// `record` is what the pack holds of the chunk, header and bytes.
-Status CheckRecord(const ChunkPlace& place, std::span<const std::byte> record,
-                   const StoreReader::Piece& piece) {
-  const std::string file = StoreCore::PackLabel(place.pack);
-  Result<RecordHeader> header = DecodeRecordHeader(record.first<kRecordHeaderBytes>());
-  if (!header.ok()) return CorruptAt(file, place.entry.offset, header.status().message());
-  if (header->hash != piece.hash || header->stored_size != place.entry.stored_size ||
-      header->raw_size != piece.out.size()) {
-    return CorruptAt(file, place.entry.offset, "the chunk is not the one that was looked for");
-  }
-  Status status = DecodeRecord(*header, record.subspan(kRecordHeaderBytes), piece.out);
-  if (status.code() != StatusCode::kCorrupt) return status;
-  return CorruptAt(file, place.entry.offset + kRecordHeaderBytes, status.message());
-}
-
-}  // namespace
-
 Status StoreReader::State::ReadOne(const ChunkPlace& place, const Piece& piece) const {
   ASSIGN_OR_RETURN(std::shared_ptr<StoreFile> file, OpenPack(place.pack));
-  Buffer buffer(place.entry.end() - place.entry.offset);
-  Status status = file->ReadAt(buffer, place.entry.offset);
-  if (status.code() == StatusCode::kCorrupt) {
-    return CorruptAt(StoreCore::PackLabel(place.pack), place.entry.offset,
-                     "the pack ends before this chunk's end");
-  }
-  RETURN_IF_ERROR(status);
-  return CheckRecord(place, buffer, piece);
+  return ReadRecord(*file, place, piece.hash, piece.out).status();
 }
 
 Status StoreReader::State::ReadElsewhere(const ChunkPlace& bad, const Piece& piece, Status damage) const {
@@ -160,11 +135,11 @@ Status StoreReader::State::ReadRun(std::span<const Wanted> run, std::span<const 
   for (const Wanted& wanted : run) {
     const Piece& piece = pieces[wanted.piece];
     const PackEntry& entry = wanted.place.entry;
+    const std::span<const std::byte> bytes(buffer);
     Status status =
-        read.ok()
-            ? CheckRecord(wanted.place,
-                          std::span(buffer).subspan(entry.offset - start, entry.end() - entry.offset), piece)
-            : ReadOne(wanted.place, piece);
+        read.ok() ? CheckRecord(wanted.place, piece.hash,
+                                bytes.subspan(entry.offset - start, entry.end() - entry.offset), piece.out)
+                  : ReadOne(wanted.place, piece);
     if (!status.ok()) status = ReadElsewhere(wanted.place, piece, std::move(status));
     if (result.ok()) result = std::move(status);
   }
