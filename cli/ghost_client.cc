@@ -22,6 +22,8 @@ constexpr auto kConnectTime = std::chrono::seconds(5);
 constexpr auto kStartTime = std::chrono::seconds(20);
 constexpr auto kSendTime = std::chrono::seconds(10);
 constexpr int kReadyFd = 3;
+// Each is another process that ended; so many in a row are no coincidence.
+constexpr int kMaxDyingGhosts = 4;
 constexpr size_t kLogTail = 600;
 
 Result<Fd> TryConnect(const TaskPaths& paths) {
@@ -164,7 +166,7 @@ Status GhostClient::Send(const Json& request) {
   return SendMessage(socket_.get(), std::move(message), Deadline::After(kSendTime));
 }
 
-// True when the result of request `id` has come.
+// True when the result of request `id` has come. A ghost says that it has taken a request before it begins.
 Result<bool> GhostClient::TakeMessages(uint64_t id, const EventHandler& on_event, Json* result) {
   for (;;) {
     ASSIGN_OR_RETURN(bool complete, ReceiveSome(socket_.get(), decoder_));
@@ -172,6 +174,7 @@ Result<bool> GhostClient::TakeMessages(uint64_t id, const EventHandler& on_event
     Message message = decoder_.Take();
     ASSIGN_OR_RETURN(Json object, ParseObject(message));
     if (message.request_id != id) continue;  // the answer to a request to undo
+    taken_ = true;
     if (message.type == kEvent) on_event(object);
     if (message.type != kResult) continue;
     *result = std::move(object);
@@ -181,6 +184,7 @@ Result<bool> GhostClient::TakeMessages(uint64_t id, const EventHandler& on_event
 
 Result<Json> GhostClient::Call(const Json& request, SignalSource& signals, const EventHandler& on_event) {
   uint64_t id = next_id_;
+  taken_ = false;
   RETURN_IF_ERROR(Send(request));
   bool asked_to_undo = false;
   for (;;) {
@@ -197,6 +201,16 @@ Result<Json> GhostClient::Call(const Json& request, SignalSource& signals, const
     Result<bool> done = TakeMessages(id, on_event, &result);
     if (!done.ok()) return std::move(done).status().WithContext("the ghost went away");
     if (*done) return result;
+  }
+}
+
+Result<Json> AskGhost(const TaskPaths& paths, const Folders& folders, const OwnFiles& files,
+                      const Json& request, SignalSource& signals, const GhostClient::EventHandler& on_event) {
+  for (int tries = 1;; ++tries) {
+    ASSIGN_OR_RETURN(GhostClient ghost, GhostClient::Connect(paths, folders, files));
+    Result<Json> result = ghost.Call(request, signals, on_event);
+    bool died = !result.ok() && result.status().code() == StatusCode::kPeerDied;
+    if (!died || ghost.taken() || tries == kMaxDyingGhosts) return result;
   }
 }
 

@@ -27,6 +27,9 @@ class GhostClient {
   // the ghost goes on by itself. Any other error means that no result came.
   Result<Json> Call(const Json& request, SignalSource& signals, const EventHandler& on_event);
 
+  // The ghost has taken the last Call()'s request; until it says so it has done nothing for it.
+  bool taken() const { return taken_; }
+
   // Sends a request whose result nobody awaits.
   Status Send(const Json& request);
 
@@ -37,7 +40,13 @@ class GhostClient {
   Fd socket_;
   MessageDecoder decoder_;
   uint64_t next_id_ = 1;
+  bool taken_ = false;
 };
+
+// Connect() and Call(). A ghost that ends before it has taken the request (it was killed, and its socket not
+// yet gone) is no answer: the next one is asked.
+Result<Json> AskGhost(const TaskPaths& paths, const Folders& folders, const OwnFiles& files,
+                      const Json& request, SignalSource& signals, const GhostClient::EventHandler& on_event);
 
 }  // namespace stasis
 

@@ -57,6 +57,12 @@ class FakeGhost : public testing::Test {
     return GhostClient::Connect(paths_, {folder_.File("state"), folder_.File("run")}, files_);
   }
 
+  Result<Json> Ask() {
+    SignalSource signals = std::move(*SignalSource::Create());
+    return AskGhost(paths_, {folder_.File("state"), folder_.File("run")}, files_, {{"verb", "pause"}},
+                    signals, [](const Json&) {});
+  }
+
   TempFolder folder_;
   TaskPaths paths_;
   UnixListener listener_;
@@ -106,6 +112,40 @@ TEST_F(FakeGhost, AGhostThatDies) {
   Result<Json> result = Connect()->Call({{"verb", "pause"}}, signals, [](const Json&) {});
   ghost.join();
   EXPECT_EQ(result.status().code(), StatusCode::kPeerDied);
+}
+
+TEST_F(FakeGhost, AGhostThatDiesBeforeItTakesTheRequestIsNoAnswer) {
+  std::thread ghost([this] {
+    Accept();
+    Read(Accept());
+    Fd socket = Accept();
+    Write(socket, 3, Read(socket).request_id, R"({"ok": true})");
+  });
+  Result<Json> result = Ask();
+  ghost.join();
+  ASSERT_TRUE(result.ok()) << result.status().ToString();
+  EXPECT_TRUE(BoolField(*result, "ok"));
+}
+
+TEST_F(FakeGhost, ARequestThatWasTakenIsNotAskedAgain) {
+  std::thread ghost([this] {
+    Fd socket = Accept();
+    Write(socket, 2, Read(socket).request_id, R"({"phase": "begin", "done": 0, "total": 0})");
+  });
+  Result<Json> result = Ask();
+  ghost.join();
+  EXPECT_EQ(result.status().code(), StatusCode::kPeerDied);
+}
+
+TEST_F(FakeGhost, GhostsThatAllDieAreAnEnd) {
+  int asked = 0;
+  std::thread ghost([&] {
+    for (; asked < 4; ++asked) Read(Accept());
+  });
+  Result<Json> result = Ask();
+  ghost.join();
+  EXPECT_EQ(result.status().code(), StatusCode::kPeerDied);
+  EXPECT_EQ(asked, 4);
 }
 
 TEST_F(FakeGhost, RubbishIsCorrupt) {

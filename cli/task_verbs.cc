@@ -29,12 +29,12 @@ Json Request(const Options& options, const char* verb) {
 }
 
 Result<Answer> Ask(const TaskPaths& paths, const Json& request, SignalSource& signals, Context& context) {
-  ASSIGN_OR_RETURN(GhostClient ghost, GhostClient::Connect(paths, context.folders, context.files));
   auto on_event = [&](const Json& event) {
+    if (TextField(event, "phase") == "begin") return;  // for whoever must know whether it has begun
     context.reporter.Progress(TextField(event, "phase"), static_cast<uint64_t>(IntegerField(event, "done")),
                               static_cast<uint64_t>(IntegerField(event, "total")));
   };
-  ASSIGN_OR_RETURN(Json result, ghost.Call(request, signals, on_event));
+  ASSIGN_OR_RETURN(Json result, AskGhost(paths, context.folders, context.files, request, signals, on_event));
   for (const std::string& note : TextsField(result, "notes")) {
     if (BoolField(result, "ok")) context.reporter.Note(note);
   }

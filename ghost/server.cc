@@ -176,6 +176,9 @@ void Server::HandleCancel(const Asked& asked) {
 void Server::Start(Asked asked) {
   running_ = asked;
   root_.Reset();
+  // Before anything is done: a client that has not heard this may ask another ghost.
+  Post(asked.client, asked.request_id, kEvent, {{"phase", "begin"}, {"done", 0}, {"total", 0}});
+  Flush();
   worker_ = std::thread([this, asked = std::move(asked)] {
     Progress progress([&](const Progress::Report& report) {
       Post(asked.client, asked.request_id, kEvent,

@@ -114,8 +114,10 @@ class Undo(unittest.TestCase):
                 # The ghost with the fault may not have ended yet, and then it is the one that restores.
                 again, second = self.call(job, "restore")
                 if again != 0:
-                    self.assertIn("fault point", second["message"], second)
-                    self.must(job, "restore")
+                    self.assertTrue("fault point" in second["message"] or second["code"] == "PEER_DIED", second)
+                    again, second = self.call(job, "restore")
+                    # A ghost that was killed after the last step has restored all the same.
+                    self.assertTrue(again == 0 or second["code"] == "ALREADY_EXISTS", second)
             return
         self.assertNotEqual(answer.get("left"), "lost", answer)
         if name == "resume":
