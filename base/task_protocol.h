@@ -29,7 +29,8 @@
 //
 // TaskQuiesce::wait_low_ms: how long the process may go on running before it is stopped, to be stopped where
 // it holds least active memory. It is stopped at the low point that it has learned, or when that time is
-// over.
+// over. Whatever comes from the ghost meanwhile, be it the end of the connection, ends the waiting: kQuiesce
+// fails with kCancelled, the process runs on, and what has come is answered.
 //
 // TaskResume::held: device memory (virtual ordinal, bytes) that the ghost keeps for a snapshot while the
 // program runs. The process counts it as free. The two descriptors are eventfds: the process adds to the
@@ -153,8 +154,7 @@ struct TaskStatus {
   uint64_t extents = 0;
   uint64_t extent_bytes = 0;  // physical device memory behind them
   uint64_t host_bytes = 0;    // pinned host memory
-  // What of the device memory the program can rely on now, and the least and most of it in the latest cycles
-  // (0: none has been seen).
+  // What of the device memory the program can rely on now; low and high are those of TaskQuiesced.
   uint64_t active_bytes = 0;
   uint64_t low_bytes = 0;
   uint64_t high_bytes = 0;
@@ -185,8 +185,8 @@ struct TaskQuiesce {
 // Where the process was stopped, in bytes of active device memory.
 struct TaskQuiesced {
   uint64_t active_bytes = 0;
-  uint64_t low_bytes = 0;  // least and most of the latest cycles; 0: no cycle has been seen
-  uint64_t high_bytes = 0;
+  uint64_t low_bytes = 0;   // each of the latest cycles has come down to it; 0: no cycle has been seen
+  uint64_t high_bytes = 0;  // the most of the latest cycles
   uint32_t waited_ms = 0;
   bool at_low = false;  // stopped at the low point, and not because the time was over
 };

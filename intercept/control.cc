@@ -1,15 +1,11 @@
 #include "intercept/control.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <memory>
@@ -20,28 +16,11 @@
 #include "base/message.h"
 #include "base/raw_log.h"
 #include "base/unix_socket.h"
+#include "intercept/own_descriptors.h"
 #include "intercept/task_server.h"
 
 namespace stasis {
 namespace {
-
-// Numbers above this stay with the program, whose habit of counting on low ones is not disturbed. Low enough
-// that the kernel's table of descriptors does not grow for us.
-constexpr int kHighestBand = 4096;
-constexpr int kBandSize = 64;
-
-int LowestOwnFd() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
-  const int end = static_cast<int>(std::min<rlim_t>(limit.rlim_cur, kHighestBand));
-  return std::max(end - kBandSize, 0);
-}
-
-// What a forked child has to close: numbers, because it may use nothing else of the parent's thread.
-constexpr size_t kOwnFds = 3;
-constinit std::atomic<int> g_own_fds[kOwnFds] = {-1, -1, -1};
-
-void NoteOwnFd(size_t index, int fd) { g_own_fds[index].store(fd, std::memory_order_relaxed); }
 
 // The program's threads may be looked at by the ghost, for the stacks of those that do not return.
 void LetGhostLook(bool allow) {
@@ -66,8 +45,8 @@ class Control {
   Status Listen() {
     ASSIGN_OR_RETURN(listener_, UnixListener::Listen(path_));
     RETURN_IF_ERROR(listener_.MoveDescriptors(LowestOwnFd()));
-    NoteOwnFd(0, listener_.fd());
-    NoteOwnFd(1, listener_.lock_fd());
+    NoteOwnFd(OwnFd::kListener, listener_.fd());
+    NoteOwnFd(OwnFd::kListenerLock, listener_.lock_fd());
     return {};
   }
 
@@ -93,8 +72,9 @@ class Control {
     LetGhostLook(false);
     // Last, because it tells a ghost that waits for it that there is nothing else left.
     if (server_.state() == TaskState::kDeaf) CloseListener();
-    NoteOwnFd(2, -1);
+    NoteOwnFd(OwnFd::kConnection, -1);
     connection_.Reset();
+    server_.set_connection(-1);
     server_.GhostGone();
   }
 
@@ -103,9 +83,9 @@ class Control {
     if (poll(&wait, 1, -1) <= 0) return false;
     Result<Fd> connection = listener_.Accept();
     if (!connection.ok() || !MayControl(connection->get())) return false;
-    const int high = fcntl(connection->get(), F_DUPFD_CLOEXEC, LowestOwnFd());
-    connection_ = high >= 0 ? Fd(high) : std::move(*connection);
-    NoteOwnFd(2, connection_.get());
+    connection_ = MoveToOwnFds(std::move(*connection));
+    NoteOwnFd(OwnFd::kConnection, connection_.get());
+    server_.set_connection(connection_.get());
     return true;
   }
 
@@ -116,8 +96,8 @@ class Control {
   }
 
   void CloseListener() {
-    NoteOwnFd(0, -1);
-    NoteOwnFd(1, -1);
+    NoteOwnFd(OwnFd::kListener, -1);
+    NoteOwnFd(OwnFd::kListenerLock, -1);
     listener_.Close();
   }
 
@@ -173,13 +153,6 @@ Status StartControlThread(const std::string& task_folder) {
   if (error != 0) return ErrnoStatus(error, "start the control thread");
   (void)control.release();  // the thread's for as long as the process lives
   return {};
-}
-
-void ResetControlAfterFork() {
-  for (std::atomic<int>& own : g_own_fds) {
-    const int fd = own.exchange(-1, std::memory_order_relaxed);
-    if (fd >= 0) close(fd);
-  }
 }
 
 }  // namespace stasis

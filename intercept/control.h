@@ -11,9 +11,6 @@ namespace stasis {
 // Listens on `task_folder`/ctl/<pid>.sock and starts the thread, with all signals blocked. Once a process.
 Status StartControlThread(const std::string& task_folder);
 
-// For a child after fork(2), where the thread is not: closes its descriptors. Async-signal-safe.
-void ResetControlAfterFork();
-
 }  // namespace stasis
 
 #endif  // INTERCEPT_CONTROL_H_

@@ -195,8 +195,10 @@ std::vector<TaskBlocker> CallsInside() {
   return calls;
 }
 
+void ShutGate() { g_gate_word.fetch_or(kGateClosed, std::memory_order_seq_cst); }
+
 Status CloseGate(const Deadline& deadline, std::vector<TaskBlocker>* blockers) {
-  g_gate_word.fetch_or(kGateClosed, std::memory_order_seq_cst);
+  ShutGate();
   RETURN_IF_ERROR(WaitForBarrier());
   for (;;) {
     const uint32_t departures = g_departures.load(std::memory_order_seq_cst);

@@ -87,6 +87,9 @@ replay::ThreadObjects& CurrentThreadObjects();
 // Keeps new calls out and waits until no thread is inside. kTimeout after `deadline`, with `blockers` naming
 // the calls that go on; the gate stays closed then.
 Status CloseGate(const Deadline& deadline, std::vector<TaskBlocker>* blockers);
+// Keeps new calls out from now on, as CloseGate() does, and waits for nothing. Of any thread, also one
+// inside.
+void ShutGate();
 // Lets the threads in again; each rebuilds itself first when replay::Generation() has changed.
 void OpenGate();
 bool GateIsClosed();

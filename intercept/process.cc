@@ -14,6 +14,8 @@
 #include "intercept/control.h"
 #include "intercept/driver_path.h"
 #include "intercept/gate.h"
+#include "intercept/memory_notes.h"
+#include "intercept/own_descriptors.h"
 #include "intercept/taint.h"
 #include "intercept/visible_devices.h"
 #include "replay/graph_records.h"
@@ -37,7 +39,8 @@ void ResetInChild() {
   const bool driver_used = g_initialised.load(std::memory_order_relaxed);
   new (&g_start_mutex) std::mutex;
   new (&g_hide_mutex) std::mutex;
-  ResetControlAfterFork();
+  CloseOwnFdsAfterFork();
+  ResetMemoryNotesAfterFork();
   ResetTaintsAfterFork();
   ResetGateAfterFork(driver_used);
   g_started.store(driver_used, std::memory_order_relaxed);
@@ -66,6 +69,7 @@ void Start() {
   replay::KeepGraphSnapshots(!g_task_folder->empty() && ChosenStrategy() == TaskStrategy::kReconstruct);
   if (g_task_folder->empty()) return;
   RegisterGateBarrier();
+  TakeMemoryNotes();
   const Status status = StartControlThread(*g_task_folder);
   if (!status.ok()) LogFailure(LogLevel::kWarning, "this process cannot be managed", status);
 }

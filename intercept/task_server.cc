@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <utility>
 
 #include "base/clock.h"
@@ -12,11 +13,15 @@
 #include "intercept/capture_streams.h"
 #include "intercept/captures.h"
 #include "intercept/gate.h"
+#include "intercept/low_point.h"
+#include "intercept/own_descriptors.h"
 #include "intercept/process.h"
 #include "intercept/taint.h"
 #include "intercept/visible_devices.h"
 #include "replay/pause.h"
+#include "vmm/active_memory.h"
 #include "vmm/device_map.h"
+#include "vmm/held_memory.h"
 #include "vmm/pause.h"
 #include "vmm/real_driver.h"
 
@@ -57,6 +62,22 @@ Message MakeError(uint64_t request_id, Status status, std::vector<TaskBlocker> b
 int DriverVersion() {
   int version = 0;
   return DriverIsOpen() && Driver().cuDriverGetVersion(&version) == CUDA_SUCCESS ? version : 0;
+}
+
+void HoldMemory(const TaskResume& resume, Fd ask, Fd given) {
+  std::map<int, uint64_t> bytes;
+  for (const TaskResume::Held& held : resume.held) bytes[held.virtual_ordinal] += held.bytes;
+  ask = MoveToOwnFds(std::move(ask));
+  given = MoveToOwnFds(std::move(given));
+  NoteOwnFd(OwnFd::kAsk, ask.get());
+  NoteOwnFd(OwnFd::kGiven, given.get());
+  vmm::HeldMemory::Get().Hold(std::move(bytes), std::move(ask), std::move(given));
+}
+
+void ForgetHeldMemory() {
+  NoteOwnFd(OwnFd::kAsk, -1);
+  NoteOwnFd(OwnFd::kGiven, -1);
+  vmm::HeldMemory::Get().Forget();
 }
 
 }  // namespace
@@ -113,6 +134,7 @@ Status TaskServer::Expect(TaskState state) const {
 }
 
 void TaskServer::GhostGone() {
+  ForgetHeldMemory();
   switch (state_) {
     case TaskState::kQuiescing:
     case TaskState::kQuiesced:
@@ -130,6 +152,7 @@ void TaskServer::Wake() { state_ = TaskState::kReleased; }
 
 void TaskServer::Run() {
   state_ = TaskState::kRunning;
+  active_ = {};
   OpenGate();
 }
 
@@ -169,12 +192,34 @@ TaskServer::Reply TaskServer::Quiesce(const Message& request) {
   if (!quiesce.ok()) return {std::move(quiesce).status(), {}, {}, {}};
   if (Status status = Expect(TaskState::kRunning); !status.ok()) return {std::move(status), {}, {}, {}};
   state_ = TaskState::kQuiescing;
+  TaskQuiesced stopped;
+  if (Status status = StopAtLowPoint(*quiesce, &stopped); !status.ok()) {
+    Run();
+    return {std::move(status), {}, {}, {}};
+  }
   Reply reply;
   reply.status =
       StandStill(Deadline::After(std::chrono::milliseconds(quiesce->deadline_ms)), &reply.blockers);
-  if (reply.status.ok()) state_ = TaskState::kQuiesced;
-  reply.payload = Encode(TaskQuiesced());
+  if (!reply.status.ok()) return reply;
+  state_ = TaskState::kQuiesced;
+  vmm::Settle();
+  stopped.active_bytes = vmm::ActiveMemory::Get().bytes();
+  reply.payload = Encode(stopped);
   return reply;
+}
+
+Status TaskServer::StopAtLowPoint(const TaskQuiesce& quiesce, TaskQuiesced* stopped) {
+  if (quiesce.wait_low_ms != 0) {
+    const MonotonicTime start = Clock::Real().Now();
+    ASSIGN_OR_RETURN(
+        stopped->at_low,
+        WaitForLowPoint(connection_, Deadline::After(std::chrono::milliseconds(quiesce.wait_low_ms))));
+    stopped->waited_ms = static_cast<uint32_t>((Clock::Real().Now() - start) / std::chrono::milliseconds(1));
+  }
+  const auto learned = vmm::ActiveMemory::Get().Learn().value_or(vmm::MemoryCycle::Learned());
+  stopped->low_bytes = learned.low;
+  stopped->high_bytes = learned.high;
+  return {};
 }
 
 Status TaskServer::StandStill(const Deadline& deadline, std::vector<TaskBlocker>* blockers) {
@@ -212,10 +257,14 @@ TaskServer::Reply TaskServer::Active(const Message& request) {
   Result<uint32_t> first = DecodeU32(request);
   if (!first.ok()) return {std::move(first).status(), {}, {}, {}};
   if (Status status = Expect(TaskState::kQuiesced); !status.ok()) return {std::move(status), {}, {}, {}};
-  std::vector<TaskRange> ranges = vmm::ActiveRanges();
-  ranges.erase(ranges.begin(), ranges.begin() + std::min<size_t>(*first, ranges.size()));
-  ranges.resize(std::min(ranges.size(), kTaskRangeBatch));
-  return {{}, Encode(ranges), {}, {}};
+  if (*first == 0) {
+    Result<std::vector<TaskRange>> ranges = vmm::ActiveRanges();
+    if (!ranges.ok()) return {std::move(ranges).status(), {}, {}, {}};
+    active_ = *std::move(ranges);
+  }
+  const auto begin = active_.begin() + std::min<ptrdiff_t>(*first, std::ssize(active_));
+  const auto end = begin + std::min<ptrdiff_t>(kTaskRangeBatch, active_.end() - begin);
+  return {{}, Encode(std::vector<TaskRange>(begin, end)), {}, {}};
 }
 
 TaskServer::Reply TaskServer::ReleaseDriver(const Message& request) {
@@ -247,7 +296,9 @@ Status TaskServer::LetGo(TaskStrategy strategy) {
 TaskServer::Reply TaskServer::PrepareDump() {
   Reply reply;
   reply.status = Expect(TaskState::kReleased);
-  if (reply.status.ok()) state_ = TaskState::kDeaf;
+  if (!reply.status.ok()) return reply;
+  ForgetHeldMemory();
+  state_ = TaskState::kDeaf;
   return reply;
 }
 
@@ -312,15 +363,26 @@ TaskServer::Reply TaskServer::Rebuild() {
   return reply;
 }
 
-TaskServer::Reply TaskServer::Resume(const Message& request) {
+TaskServer::Reply TaskServer::Resume(Message& request) {
   Result<TaskResume> resume = DecodeTaskResume(request.payload);
   if (!resume.ok()) return {std::move(resume).status(), {}, {}, {}};
   const bool standing = state_ == TaskState::kQuiesced || state_ == TaskState::kQuiescing;
   if (!standing) return {Expect(TaskState::kQuiesced), {}, {}, {}};
+  if (request.fds.size() != (resume->held.empty() ? 0 : 2))
+    return {Errorf(StatusCode::kInvalidArgument, "held memory with %zu descriptors", request.fds.size()),
+            {},
+            {},
+            {}};
+  if (!resume->held.empty()) HoldMemory(*resume, std::move(request.fds[0]), std::move(request.fds[1]));
   Run();
   return {};
 }
 
-TaskServer::Reply TaskServer::SnapshotDone() { return {Expect(TaskState::kRunning), {}, {}, {}}; }
+TaskServer::Reply TaskServer::SnapshotDone() {
+  Reply reply;
+  reply.status = Expect(TaskState::kRunning);
+  if (reply.status.ok()) ForgetHeldMemory();
+  return reply;
+}
 
 }  // namespace stasis

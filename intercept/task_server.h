@@ -17,6 +17,8 @@ namespace stasis {
 class TaskServer {
  public:
   TaskState state() const { return state_; }
+  // The ghost's connection, -1 for none: a wait for the program is over when something comes from there.
+  void set_connection(int fd) { connection_ = fd; }
 
   // Does what is asked and says how it went.
   Message Answer(Message request);
@@ -37,6 +39,7 @@ class TaskServer {
   Reply Hello(const Message& request);
   Reply ReportStatus();
   Reply Quiesce(const Message& request);
+  Status StopAtLowPoint(const TaskQuiesce& quiesce, TaskQuiesced* stopped);
   Status StandStill(const Deadline& deadline, std::vector<TaskBlocker>* blockers);
   Reply Handover(const Message& request);
   Reply Active(const Message& request);
@@ -47,7 +50,7 @@ class TaskServer {
   Status Reattach(const TaskAttach& attach);
   Reply Import(Message& request);
   Reply Rebuild();
-  Reply Resume(const Message& request);
+  Reply Resume(Message& request);
   Reply SnapshotDone();
 
   // kFailedPrecondition unless the process is in `state`.
@@ -58,6 +61,8 @@ class TaskServer {
 
   TaskState state_ = TaskState::kRunning;
   TaskStrategy strategy_ = TaskStrategy::kReconstruct;  // of the last release
+  int connection_ = -1;
+  std::vector<TaskRange> active_;  // while the ghost asks for them batch by batch
 };
 
 }  // namespace stasis

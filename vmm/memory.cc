@@ -4,7 +4,10 @@
 #include <iterator>
 #include <utility>
 
+#include "base/task_protocol.h"
+#include "vmm/active_memory.h"
 #include "vmm/events.h"
+#include "vmm/held_memory.h"
 #include "vmm/host_memory.h"
 #include "vmm/pools.h"
 #include "vmm/real_driver.h"
@@ -72,10 +75,20 @@ CUresult Memory::Allocate(CUdeviceptr* address, size_t bytes) {
   const CUresult found = CurrentCaller(&caller);
   if (found != CUDA_SUCCESS) return found;
   SettleDeferredFrees();
-  const CUresult result = AllocateOnce(caller, bytes, address);
+  return AllocateMakingRoom(caller, bytes, address);
+}
+
+CUresult Memory::AllocateMakingRoom(const Caller& caller, size_t bytes, CUdeviceptr* address) {
+  CUresult result = AllocateOnce(caller, bytes, address);
   if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
   Reclaim(caller.device);
+  result = AllocateOnce(caller, bytes, address);
+  if (result != CUDA_ERROR_OUT_OF_MEMORY || !TakeBackHeld(caller.device)) return result;
   return AllocateOnce(caller, bytes, address);
+}
+
+bool Memory::TakeBackHeld(int device) {
+  return HeldMemory::Get().TakeBack(device, Deadline::After(kTaskPressureWait));
 }
 
 CUresult Memory::AllocatePitch(CUdeviceptr* address, size_t* pitch, size_t width, size_t height,
@@ -132,7 +145,7 @@ CUresult Memory::Free(CUdeviceptr address) {
     return CUDA_SUCCESS;
   }
   auto lock = Lock();
-  InsertLocked(*std::move(block));
+  InsertLocked(*std::move(block), false);
   return synchronized;
 }
 
@@ -162,8 +175,9 @@ void Memory::SettleDeferredFrees() {
   }
 }
 
-void Memory::InsertLocked(Block block) {
+void Memory::InsertLocked(Block block, bool trusts_notes) {
   const uint64_t base = block.base;
+  ActiveMemory::Get().AllocationMade(base, block.size, trusts_notes);
   const bool inserted = blocks_.emplace(base, std::move(block)).second;
   STASIS_CHECK(inserted);
 }
@@ -173,6 +187,7 @@ std::optional<Block> Memory::TakeLocked(CUdeviceptr address, BlockKind kind) {
   if (found == blocks_.end() || found->second.kind != kind) return std::nullopt;
   std::optional<Block> block(std::move(found->second));
   blocks_.erase(found);
+  ActiveMemory::Get().AllocationGone(block->base);
   return block;
 }
 
@@ -183,6 +198,7 @@ std::vector<Block> Memory::TakeAllLocked(const std::function<bool(const Block&)>
     if (!which(current->second)) continue;
     taken.push_back(std::move(current->second));
     blocks_.erase(current);
+    ActiveMemory::Get().AllocationGone(taken.back().base);
   }
   return taken;
 }

@@ -81,7 +81,8 @@ class Memory {
 
   // --- For pools, which share the lock and the table of blocks.
   std::unique_lock<std::mutex> Lock() const { return std::unique_lock(mutex_); }
-  void InsertLocked(Block block);
+  // With `trusts_notes` false it has been taken out and comes back, without the blocks that were noted in it.
+  void InsertLocked(Block block, bool trusts_notes = true);
   bool HasBlockLocked(CUdeviceptr base) const { return blocks_.count(base) != 0; }
   // Takes the block based at `address` out when it is of that kind.
   std::optional<Block> TakeLocked(CUdeviceptr address, BlockKind kind);
@@ -92,6 +93,9 @@ class Memory {
   void Discard(std::vector<Discarded> discarded);
   // Gives everything back that is only kept: spare pages, and what pools keep.
   void Reclaim(int device);
+  // The last resort when memory is short: true when the ghost has given back what it kept on `device`.
+  // Without the lock.
+  static bool TakeBackHeld(int device);
   // Sets what `device` may do with memory that SetRights() of an arena named. Without the lock.
   CUresult ApplyRights(const std::shared_ptr<Arena>& arena, const std::vector<Extent>& extents, int device,
                        CUmemAccess_flags flags);
@@ -118,6 +122,7 @@ class Memory {
   Memory() = default;
   std::shared_ptr<Arena> ArenaOfLocked(const Caller& caller);
   CUresult AllocateOnce(const Caller& caller, size_t bytes, CUdeviceptr* address);
+  CUresult AllocateMakingRoom(const Caller& caller, size_t bytes, CUdeviceptr* address);
 
   mutable std::mutex mutex_;
   std::map<CUcontext, std::shared_ptr<Arena>> arenas_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cinttypes>
 
+#include "vmm/active_memory.h"
 #include "vmm/events.h"
 #include "vmm/host_memory.h"
 #include "vmm/memory.h"
@@ -50,18 +51,38 @@ Status EnablePeersAgain() {
   return {};
 }
 
+// An allocation may lie across several extents. What lies in none is a fault of ours that must not cost data.
+Result<std::vector<TaskRange>> CutAtExtents(const std::vector<TaskRange>& ranges,
+                                            const std::vector<TaskExtent>& extents) {
+  std::vector<TaskRange> out;
+  auto extent = extents.begin();
+  for (TaskRange rest : ranges) {
+    while (rest.size != 0) {
+      while (extent != extents.end() && extent->address + extent->size <= rest.address) ++extent;
+      if (extent == extents.end() || extent->address > rest.address)
+        return Errorf(StatusCode::kInternal, "no device memory behind the allocation at 0x%" PRIx64,
+                      rest.address);
+      const uint64_t size = std::min(rest.size, extent->address + extent->size - rest.address);
+      out.push_back({rest.address, size});
+      rest = {rest.address + size, rest.size - size};
+    }
+  }
+  return out;
+}
+
 void KeepFirst(Status* first, Status status) {
   if (first->ok()) *first = std::move(status);
 }
 
 }  // namespace
 
-Status CheckReleasable(TaskStrategy strategy) {
-  // All work is done: what waited for it is free memory, and need not be carried.
+// All work is done: what waited for it is free memory, and need not be carried.
+void Settle() {
   Memory::Get().SettleDeferredFrees();
   Pools::Get().Settle();
-  return HostMemory::Get().CheckReleasable(strategy);
 }
+
+Status CheckReleasable(TaskStrategy strategy) { return HostMemory::Get().CheckReleasable(strategy); }
 
 std::vector<TaskExtent> Extents() {
   std::vector<TaskExtent> out;
@@ -72,12 +93,11 @@ std::vector<TaskExtent> Extents() {
   return out;
 }
 
-std::vector<TaskRange> ActiveRanges() {
-  std::vector<TaskRange> out;
-  for (const TaskExtent& extent : Extents()) out.push_back({extent.address, extent.size});
-  std::sort(out.begin(), out.end(),
-            [](const TaskRange& a, const TaskRange& b) { return a.address < b.address; });
-  return out;
+Result<std::vector<TaskRange>> ActiveRanges() {
+  std::vector<TaskExtent> extents = Extents();
+  std::sort(extents.begin(), extents.end(),
+            [](const TaskExtent& a, const TaskExtent& b) { return a.address < b.address; });
+  return CutAtExtents(ActiveMemory::Get().Ranges(), extents);
 }
 
 Result<Fd> ExportExtent(const TaskExtent& extent) {
@@ -138,6 +158,7 @@ void FillStatus(TaskStatus* status) {
   const std::vector<std::shared_ptr<Arena>> arenas = AllArenas();
   status->allocated_bytes = status->extents = status->extent_bytes = 0;
   status->host_bytes = HostMemory::Get().bytes();
+  ActiveMemory::Get().FillStatus(status);
   auto lock = Memory::Get().Lock();
   status->allocations = Memory::Get().blocks().size();
   for (const auto& [base, block] : Memory::Get().blocks()) status->allocated_bytes += block.size;

@@ -1,6 +1,6 @@
 // What the pause protocol asks of device memory. Every function runs in the control thread while the gate is
 // closed and all device work is done; the order is
-//   CheckReleasable, Extents + ExportExtent (as often as wanted), Release,
+//   Settle, Extents + ExportExtent + ActiveRanges (as often as wanted), CheckReleasable, Release,
 //   then, with a driver and contexts: ImportExtent for every extent, Reattach.
 // A failed import or Reattach is undone by Release; nothing the program owns is lost by any of them.
 #ifndef VMM_PAUSE_H_
@@ -14,12 +14,15 @@
 
 namespace stasis::vmm {
 
+// Takes back what was freed in stream order. The program cannot tell.
+void Settle();
 // kUnsupported, naming the call that made it, when the program holds memory that `strategy` cannot carry.
 Status CheckReleasable(TaskStrategy strategy);
 // All physical memory of the program's allocations, in an order that stays the same until the gate opens.
 std::vector<TaskExtent> Extents();
-// The bytes of the extents whose content the program can rely on, as kActive tells them.
-std::vector<TaskRange> ActiveRanges();
+// The bytes of the extents whose content the program can rely on, as kActive tells them. Allocators of the
+// program may note frees meanwhile, so that two answers can differ.
+Result<std::vector<TaskRange>> ActiveRanges();
 // A descriptor that keeps the extent's memory alive; it may be exported again.
 Result<Fd> ExportExtent(const TaskExtent& extent);
 // Unmaps and releases everything and holds the addresses with inaccessible pages of the process. With

@@ -6,6 +6,7 @@
 
 #include "vmm/device_map.h"
 #include "vmm/environment.h"
+#include "vmm/held_memory.h"
 #include "vmm/host_memory.h"
 #include "vmm/memory.h"
 #include "vmm/pools.h"
@@ -153,8 +154,8 @@ CUresult GetMemInfo(size_t* free, size_t* total) {
   const std::vector<TaskDevice>& devices = VisibleDevices();
   const size_t device = static_cast<size_t>(caller.device);
   if (device < devices.size() && devices[device].total_memory != 0) real_total = devices[device].total_memory;
-  if (free != nullptr)
-    *free = std::min<size_t>(real_free + Memory::Get().FreeBytes(caller.device), real_total);
+  const uint64_t ours = Memory::Get().FreeBytes(caller.device) + HeldMemory::Get().Bytes(caller.device);
+  if (free != nullptr) *free = std::min<size_t>(real_free + ours, real_total);
   if (total != nullptr) *total = real_total;
   return result;
 }

@@ -394,13 +394,15 @@ CUresult Pools::AllocateOnce(const PoolPtr& pool, size_t bytes, const StreamPlac
 // What waits to be freed and what others keep counts as free memory: the driver waits for it, too.
 CUresult Pools::AllocateMakingRoom(const PoolPtr& pool, size_t bytes, const StreamPlace& place,
                                    CUdeviceptr* address) {
-  const CUresult result = AllocateOnce(pool, bytes, place, address);
+  CUresult result = AllocateOnce(pool, bytes, place, address);
   if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
   if (!CapturesInProgress()) {
     const ScopedContext scope(place.context);
     Driver().cuCtxSynchronize();
   }
   Memory::Get().Reclaim(pool->device);
+  result = AllocateOnce(pool, bytes, place, address);
+  if (result != CUDA_ERROR_OUT_OF_MEMORY || !Memory::TakeBackHeld(pool->device)) return result;
   return AllocateOnce(pool, bytes, place, address);
 }
 
@@ -503,7 +505,7 @@ CUresult Pools::Free(CUdeviceptr address, CUresult otherwise) {
     return CUDA_SUCCESS;
   }
   auto lock = Memory::Get().Lock();
-  Memory::Get().InsertLocked(*std::move(block));
+  Memory::Get().InsertLocked(*std::move(block), false);
   return synchronized;
 }
 

@@ -137,6 +137,7 @@ TEST_F(PoolsTest, APauseForgetsWhatIsFreeAndKeepsWhatIsNot) {
   FillDevice(kept, 4 * kMiB, 8);
   Free(freed, first_);
   EXPECT_CUDA_OK(Driver().cuCtxSynchronize());
+  Settle();
   EXPECT_STATUS_OK(CheckReleasable(TaskStrategy::kReconstruct));
   const Exported exported = ExportAll();
   EXPECT_EQ(exported.extents.size(), 1u);
