@@ -3,7 +3,8 @@
  * does not run.
  *
  * stasis_memory_alloc: a block is given out. Whoever notes one block of a piece of memory from the driver
- * notes them all: the rest of that piece loses its content in a checkpoint.
+ * notes them all: the rest of that piece loses its content in a checkpoint. A new piece is in use as a whole
+ * until then; to say that it is not, note it as one block and free it.
  *
  * stasis_memory_free: the block at this address is taken back, though the device may still be at work on it.
  *

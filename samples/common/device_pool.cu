@@ -1,3 +1,5 @@
+#include <stasis/memory.h>
+
 #include <algorithm>
 
 #include "cuda_check.h"
@@ -27,6 +29,9 @@ DevicePool::DevicePool(size_t bytes)
     void* base = nullptr;
     CUDA_CHECK(cudaMalloc(&base, segment_size_));
     segments_.push_back({static_cast<char*>(base), 0});
+    // Nothing in it is in use.
+    stasis_memory_alloc(base, segment_size_);
+    stasis_memory_free(base);
   }
 }
 
@@ -46,11 +51,13 @@ void* DevicePool::Allocate(size_t bytes) {
   }
   live_ += size;
   peak_ = std::max(peak_, live_);
+  stasis_memory_alloc(block, bytes);
   return block;
 }
 
 void DevicePool::Free(void* block, size_t bytes) {
   const size_t size = BlockSize(bytes);
+  stasis_memory_free(block);
   free_[size].push_back(block);
   live_ -= size;
 }

@@ -1,6 +1,7 @@
 // A caching allocator for device memory, as frameworks have: it reserves a few large segments at start and
 // serves every allocation from them. Freed blocks are kept by size and handed out again; nothing returns to
-// the driver before the pool ends. So what the program uses is much less than what it holds.
+// the driver before the pool ends. So what the program uses is much less than what it holds; it tells Stasis,
+// if that runs it, which part that is.
 #pragma once
 
 #include <stddef.h>

@@ -16,7 +16,8 @@ struct Config {
   double learning_rate = 0.001;
   uint64_t seed = 1;
   int device = 0;
-  int pool_mib = 0;  // 0: four times what the run needs at its peak
+  int pool_mib = 0;  // 0: `reserve` times what the run needs at its peak
+  int reserve = 4;
   int log_every = 1;
   bool reference = false;
   std::string data = "/usr/share/datasets/fashion-mnist";

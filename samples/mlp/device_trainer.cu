@@ -1,4 +1,5 @@
 // The training on a CUDA device: all work on one stream, all memory from one caching pool.
+#include <stasis/memory.h>
 #include <string.h>
 
 #include <algorithm>
@@ -19,7 +20,6 @@ using sample::PoolArray;
 
 constexpr int kTestRows = 1000;  // test images classified at a time
 constexpr size_t kMiB = size_t{1} << 20;
-constexpr size_t kPoolFactor = 4;
 
 size_t BlockBytes(size_t count) { return DevicePool::BlockSize(count * sizeof(float)); }
 
@@ -151,10 +151,8 @@ class DeviceTrainer : public Trainer {
   }
 
   void Step(int first) override {
-    const int* indices = order_.data() + first;
-    const std::vector<PoolArray<float>> values = Forward(train_images_.data(), indices, config_.batch);
-    ComputeLoss(indices, values.back());
-    Backward(values, sample::MakeAdamStep(config_.learning_rate, 0, ++step_));
+    Train(order_.data() + first);
+    stasis_iteration();
   }
 
   float Loss() override {
@@ -199,9 +197,15 @@ class DeviceTrainer : public Trainer {
   }
 
  private:
+  void Train(const int* indices) {
+    const std::vector<PoolArray<float>> values = Forward(train_images_.data(), indices, config_.batch);
+    ComputeLoss(indices, values.back());
+    Backward(values, sample::MakeAdamStep(config_.learning_rate, 0, ++step_));
+  }
+
   static size_t PoolBytes(const Config& config, const ImageSet& train, const ImageSet& test) {
     if (config.pool_mib > 0) return config.pool_mib * kMiB;
-    return kPoolFactor * PeakBytes(config, LayerSizes(config, train.pixels), train, test);
+    return config.reserve * PeakBytes(config, LayerSizes(config, train.pixels), train, test);
   }
 
   // The values between the layers: the scaled pixels first, the logits last.
