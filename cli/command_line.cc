@@ -24,6 +24,7 @@ constexpr char kAppFooter[] = R"(Examples:
   stasis resume train
   stasis checkpoint train --stop               ends it; everything is in an image
   stasis restore train --gpus 1                goes on where it was, on another GPU
+  stasis images ls                             what images take, and what removing them frees
   stasis doctor                                what works on this machine
 
 `stasis VERB --help` explains a verb. Exit codes:
@@ -98,11 +99,16 @@ CommandLine::CommandLine() : app_(kAbout, "stasis") {
   app_.formatter(formatter);
   AddRun();
   AddOthers();
+  AddImages();
   AddGhostVerbs();
 }
 
 CLI::App* CommandLine::AddVerb(const char* name, const char* what, const char* examples) {
-  CLI::App* verb = app_.add_subcommand(name, what);
+  return AddVerbTo(&app_, name, what, examples);
+}
+
+CLI::App* CommandLine::AddVerbTo(CLI::App* parent, const char* name, const char* what, const char* examples) {
+  CLI::App* verb = parent->add_subcommand(name, what);
   verb->footer(examples);
   verb->add_flag("--json", options_.json, "one JSON document on standard output, errors too");
   verb->add_flag("-q,--quiet", options_.quiet, "no notes and no progress");
@@ -204,15 +210,24 @@ void CommandLine::AddOthers() {
   // For our own use: the child that opens a driver, and the names that completion offers.
   app_.add_subcommand("probe-driver")->group("")->add_option("PATH", options_.paths)->required();
   app_.add_subcommand("complete-tasks")->group("");
+  app_.add_subcommand("complete-images")->group("");
 }
 
 CommandLine::Outcome CommandLine::UsageError(const std::string& text) const {
   std::string verb = options_.verb.empty() ? "" : " " + options_.verb;
+  if (!options_.images_verb.empty()) verb += " " + options_.images_verb;
   return {true, kExitUsage, text + " (`stasis" + verb + " --help` explains)"};
 }
 
-bool CommandLine::HasVerb(const std::string& name) const {
-  std::vector<const CLI::App*> verbs = app_.get_subcommands([](const CLI::App*) { return true; });
+void CommandLine::NoteVerb() {
+  for (const CLI::App* verb : app_.get_subcommands()) {
+    options_.verb = verb->get_name();
+    for (const CLI::App* below : verb->get_subcommands()) options_.images_verb = below->get_name();
+  }
+}
+
+bool CommandLine::HasVerb(const CLI::App& parent, const std::string& name) {
+  std::vector<const CLI::App*> verbs = parent.get_subcommands([](const CLI::App*) { return true; });
   return std::any_of(verbs.begin(), verbs.end(),
                      [&](const CLI::App* verb) { return verb->get_name() == name; });
 }
@@ -252,8 +267,12 @@ CommandLine::Outcome CommandLine::Interpret() {
 
 CommandLine::Outcome CommandLine::Parse(const std::vector<std::string>& arguments) {
   if (arguments.empty() || arguments[0].empty()) return UsageError("no verb given");
-  if (arguments[0][0] != '-' && !HasVerb(arguments[0])) {
+  if (arguments[0][0] != '-' && !HasVerb(app_, arguments[0])) {
     return UsageError("there is no verb " + arguments[0]);
+  }
+  if (arguments[0] == "images" && arguments.size() > 1 && arguments[1].rfind('-', 0) != 0 &&
+      !HasVerb(*app_.get_subcommand("images"), arguments[1])) {
+    return UsageError("there is no verb images " + arguments[1]);
   }
   size_t separator = ProgramSeparator(arguments);
   if (separator < arguments.size()) {
@@ -269,10 +288,10 @@ CommandLine::Outcome CommandLine::Parse(const std::vector<std::string>& argument
     app_.exit(help, out, errors);
     return {true, kExitOk, out.str()};
   } catch (const CLI::ParseError& error) {
-    for (const CLI::App* verb : app_.get_subcommands()) options_.verb = verb->get_name();
+    NoteVerb();
     return UsageError(error.what());
   }
-  options_.verb = app_.get_subcommands()[0]->get_name();
+  NoteVerb();
   if (options_.verb == "run") {
     if (separator < arguments.size()) {
       std::vector<std::string> stray = app_.get_subcommand("run")->remaining();

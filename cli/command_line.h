@@ -28,10 +28,13 @@ class CommandLine {
 
  private:
   CLI::App* AddVerb(const char* name, const char* what, const char* examples);
+  CLI::App* AddVerbTo(CLI::App* parent, const char* name, const char* what, const char* examples);
   void AddRun();
   void AddGhostVerbs();
   void AddOthers();
-  bool HasVerb(const std::string& name) const;
+  void AddImages();  // command_line_images.cc
+  static bool HasVerb(const CLI::App& parent, const std::string& name);
+  void NoteVerb();
   Outcome TakeProgram();
   Outcome Interpret();
   Outcome UsageError(const std::string& text) const;

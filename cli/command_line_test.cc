@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "cli/completion.h"
+#include "cli/criu_program.h"
 #include "cli/doctor.h"
 #include "cli/exit_codes.h"
 #include "cli/subprocess.h"

@@ -13,6 +13,7 @@ struct Word {
 };
 
 struct VerbDescription {
+  std::string parent;  // "images" for `stasis images ls`; empty: none
   std::string name;
   std::string what;
   std::vector<Word> options;
@@ -20,7 +21,12 @@ struct VerbDescription {
   std::vector<std::pair<std::string, std::vector<std::string>>> values;
   std::vector<std::string> positional_values;
   bool takes_task = false;
+  bool takes_image = false;
+  bool takes_file = false;
   bool takes_program = false;
+  bool has_verbs = false;
+
+  std::string Path() const { return parent.empty() ? name : parent + " " + name; }
 };
 
 // CLI11 describes a set of values as "{a,b,c}" in the option's own description of its checks.
@@ -41,7 +47,10 @@ void Describe(const CLI::Option& option, VerbDescription* verb) {
   std::vector<std::string> values = ValuesOf(option);
   if (option.get_positional()) {
     verb->positional_values = values;
-    verb->takes_task = verb->takes_task || values.empty();
+    std::string kind = option.get_name();
+    verb->takes_image = verb->takes_image || kind == "IMAGE";
+    verb->takes_file = verb->takes_file || kind == "FILE";
+    verb->takes_task = verb->takes_task || kind == "IMAGE" || kind == "NAME";
   }
   for (const std::string& name : option.get_snames())
     verb->options.push_back({"-" + name, option.get_description()});
@@ -51,16 +60,43 @@ void Describe(const CLI::Option& option, VerbDescription* verb) {
   }
 }
 
-std::vector<VerbDescription> DescribeVerbs(const CLI::App& app) {
-  std::vector<VerbDescription> verbs;
+// Verbs, and right behind each the verbs below it.
+void DescribeVerbs(const CLI::App& app, const std::string& parent, std::vector<VerbDescription>* verbs) {
   for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
     if (sub->get_group().empty()) continue;
-    VerbDescription verb{sub->get_name(), sub->get_description(),   {}, {}, {},
-                         false,           sub->get_prefix_command()};
+    VerbDescription verb;
+    verb.parent = parent;
+    verb.name = sub->get_name();
+    verb.what = sub->get_description();
+    verb.takes_program = sub->get_prefix_command();
+    verb.has_verbs = !sub->get_subcommands([](const CLI::App*) { return true; }).empty();
     for (const CLI::Option* option : sub->get_options()) Describe(*option, &verb);
-    verbs.push_back(std::move(verb));
+    verbs->push_back(verb);
+    DescribeVerbs(*sub, verb.name, verbs);
   }
+}
+
+std::vector<VerbDescription> DescribeVerbs(const CLI::App& app) {
+  std::vector<VerbDescription> verbs;
+  DescribeVerbs(app, "", &verbs);
   return verbs;
+}
+
+// Names of the verbs below `parent`, in one line.
+std::string NamesBelow(const std::vector<VerbDescription>& verbs, const std::string& parent) {
+  std::string names;
+  for (const VerbDescription& verb : verbs) {
+    if (verb.parent == parent) names += (names.empty() ? "" : " ") + verb.name;
+  }
+  return names;
+}
+
+// The commands whose output a verb's arguments are among.
+std::vector<std::string> Sources(const VerbDescription& verb) {
+  std::vector<std::string> sources;
+  if (verb.takes_task) sources.push_back("stasis complete-tasks");
+  if (verb.takes_image) sources.push_back("stasis complete-images");
+  return sources;
 }
 
 std::string Joined(const std::vector<std::string>& words) {
@@ -81,8 +117,18 @@ std::string Quoted(const std::string& text) {
   return result + "'";
 }
 
+std::string BashArguments(const VerbDescription& verb) {
+  if (verb.takes_program) return "compgen -c -f -- \"$current\"";
+  std::string words;
+  for (const std::string& source : Sources(verb)) words += (words.empty() ? "$(" : " $(") + source + ")";
+  std::string files = verb.takes_file ? "compgen -f -- \"$current\"" : "";
+  if (words.empty() && verb.takes_file) return files;
+  std::string text = words.empty() ? Quoted(Joined(verb.positional_values)) : "\"" + words + "\"";
+  return "compgen -W " + text + " -- \"$current\"" + (files.empty() ? "" : "; " + files);
+}
+
 std::string BashVerb(const VerbDescription& verb) {
-  std::string text = fmt::format("    {})\n      case $previous in\n", verb.name);
+  std::string text = fmt::format("    {})\n      case $previous in\n", Quoted(verb.Path()));
   for (const auto& [option, values] : verb.values) {
     text += fmt::format("        {}) COMPREPLY=($(compgen -W {} -- \"$current\")); return ;;\n", option,
                         Quoted(Joined(values)));
@@ -92,69 +138,128 @@ std::string BashVerb(const VerbDescription& verb) {
   text += fmt::format(
       "      if [[ $current == -* ]]; then COMPREPLY=($(compgen -W {} -- \"$current\")); return; fi\n",
       words);
-  if (verb.takes_program)
-    text += "      COMPREPLY=($(compgen -c -f -- \"$current\")) ;;\n";
-  else if (verb.takes_task)
-    text += "      COMPREPLY=($(compgen -W \"$(stasis complete-tasks)\" -- \"$current\")) ;;\n";
-  else
-    text += fmt::format("      COMPREPLY=($(compgen -W {} -- \"$current\")) ;;\n",
-                        Quoted(Joined(verb.positional_values)));
-  return text;
+  return text + fmt::format("      COMPREPLY=($({})) ;;\n", BashArguments(verb));
+}
+
+// A verb that has verbs of its own is none by itself.
+std::string BashBranch(const std::vector<VerbDescription>& verbs, const VerbDescription& verb) {
+  return fmt::format(R"(  if [[ $verb == {0} ]]; then
+    if ((COMP_CWORD == 2)); then
+      COMPREPLY=($(compgen -W {1} -- "$current"))
+      return
+    fi
+    verb="{0} ${{COMP_WORDS[2]}}"
+  fi
+)",
+                     verb.name, Quoted(NamesBelow(verbs, verb.name) + " --help"));
 }
 
 std::string Bash(const CLI::App& app) {
-  std::string names, cases;
-  for (const VerbDescription& verb : DescribeVerbs(app)) {
-    names += (names.empty() ? "" : " ") + verb.name;
-    cases += BashVerb(verb);
+  std::string branches, cases;
+  std::vector<VerbDescription> verbs = DescribeVerbs(app);
+  for (const VerbDescription& verb : verbs) {
+    if (verb.has_verbs)
+      branches += BashBranch(verbs, verb);
+    else
+      cases += BashVerb(verb);
   }
   return fmt::format(R"(# bash completion of stasis
 _stasis() {{
-  local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}}
+  local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}} verb=${{COMP_WORDS[1]}}
   COMPREPLY=()
   if ((COMP_CWORD == 1)); then
     COMPREPLY=($(compgen -W {} -- "$current"))
     return
   fi
-  case ${{COMP_WORDS[1]}} in
+{}  case $verb in
 {}  esac
 }}
 complete -F _stasis stasis
 )",
-                     Quoted(names + " --help --version"), cases);
+                     Quoted(NamesBelow(verbs, "") + " --help --version"), branches, cases);
+}
+
+std::string ZshArguments(const VerbDescription& verb) {
+  if (verb.takes_program) return "_command_names -e; _files";
+  std::string text;
+  for (const std::string& source : Sources(verb)) {
+    text += fmt::format("{}compadd -- ${{(f)\"$({})\"}}", text.empty() ? "" : "; ", source);
+  }
+  if (verb.takes_file) text += text.empty() ? "_files" : "; _files";
+  return text.empty() ? "compadd -- " + Joined(verb.positional_values) : text;
 }
 
 std::string ZshVerb(const VerbDescription& verb) {
-  std::string text = fmt::format("    {})\n      options=(", verb.name);
+  std::string text = fmt::format("    {})\n      options=(", Quoted(verb.Path()));
   for (const Word& option : verb.options) text += " " + option.text;
   text += ")\n      case $words[CURRENT-1] in\n";
   for (const auto& [option, values] : verb.values)
     text += fmt::format("        {}) compadd {}; return ;;\n", option, Joined(values));
   text += "      esac\n      if [[ $words[CURRENT] == -* ]]; then compadd -- $options; return; fi\n";
-  if (verb.takes_program)
-    text += "      _command_names -e; _files ;;\n";
-  else if (verb.takes_task)
-    text += "      compadd -- ${(f)\"$(stasis complete-tasks)\"} ;;\n";
-  else
-    text += fmt::format("      compadd -- {} ;;\n", Joined(verb.positional_values));
-  return text;
+  return text + fmt::format("      {} ;;\n", ZshArguments(verb));
+}
+
+std::string ZshBranch(const std::vector<VerbDescription>& verbs, const VerbDescription& verb) {
+  return fmt::format(R"(  if [[ $verb == {0} ]]; then
+    if ((CURRENT == 3)); then compadd -- {1} --help; return; fi
+    verb="{0} $words[3]"
+  fi
+)",
+                     verb.name, NamesBelow(verbs, verb.name));
 }
 
 std::string Zsh(const CLI::App& app) {
-  std::string names, cases;
-  for (const VerbDescription& verb : DescribeVerbs(app)) {
-    names += " " + verb.name;
-    cases += ZshVerb(verb);
+  std::string branches, cases;
+  std::vector<VerbDescription> verbs = DescribeVerbs(app);
+  for (const VerbDescription& verb : verbs) {
+    if (verb.has_verbs)
+      branches += ZshBranch(verbs, verb);
+    else
+      cases += ZshVerb(verb);
   }
-  return "#compdef stasis\n_stasis() {\n  local -a options\n  if ((CURRENT == 2)); then compadd --" + names +
-         "; compadd -- --help --version; return; fi\n  case $words[2] in\n" + cases +
-         "  esac\n}\ncompdef _stasis stasis\n";
+  return "#compdef stasis\n_stasis() {\n  local -a options\n  local verb=$words[2]\n  if ((CURRENT == 2)); "
+         "then compadd -- " +
+         NamesBelow(verbs, "") + "; compadd -- --help --version; return; fi\n" + branches +
+         "  case $verb in\n" + cases + "  esac\n}\ncompdef _stasis stasis\n";
 }
 
-std::string FishVerb(const VerbDescription& verb) {
-  std::string in_verb = fmt::format("complete -c stasis -n '__fish_seen_subcommand_from {}'", verb.name);
-  std::string text = fmt::format("complete -c stasis -f -n __fish_use_subcommand -a {} -d {}\n", verb.name,
-                                 Quoted(verb.what));
+// In `stasis images rm`, `rm` is no verb of its own.
+std::string FishCondition(const std::vector<VerbDescription>& verbs, const VerbDescription& verb) {
+  if (!verb.parent.empty()) {
+    return fmt::format("__fish_seen_subcommand_from {}; and __fish_seen_subcommand_from {}", verb.parent,
+                       verb.name);
+  }
+  std::string condition = "__fish_seen_subcommand_from " + verb.name;
+  for (const VerbDescription& other : verbs) {
+    if (other.has_verbs && other.name != verb.name)
+      condition += "; and not __fish_seen_subcommand_from " + other.name;
+  }
+  return condition;
+}
+
+std::string FishArguments(const VerbDescription& verb) {
+  if (verb.takes_program) return " -a '(__fish_complete_command)'";
+  std::string text;
+  for (const std::string& source : Sources(verb)) text += (text.empty() ? "(" : " (") + source + ")";
+  std::string no_files = verb.takes_file ? "" : " -f";
+  if (text.empty() && verb.takes_file) return "";
+  return no_files + " -a " + Quoted(text.empty() ? Joined(verb.positional_values) : text);
+}
+
+std::string FishName(const std::vector<VerbDescription>& verbs, const VerbDescription& verb) {
+  std::string condition = "__fish_use_subcommand";
+  if (!verb.parent.empty()) {
+    condition = fmt::format("__fish_seen_subcommand_from {}; and not __fish_seen_subcommand_from {}",
+                            verb.parent, NamesBelow(verbs, verb.parent));
+  }
+  return fmt::format("complete -c stasis -f -n {} -a {} -d {}\n", Quoted(condition), verb.name,
+                     Quoted(verb.what));
+}
+
+std::string FishVerb(const std::vector<VerbDescription>& verbs, const VerbDescription& verb) {
+  std::string in_verb = "complete -c stasis -n " + Quoted(FishCondition(verbs, verb));
+  std::string text = FishName(verbs, verb);
+  if (verb.has_verbs) return text;
   for (const Word& option : verb.options) {
     bool is_long = option.text.rfind("--", 0) == 0;
     text += fmt::format("{} {} {} -d {}", in_verb, is_long ? "-l" : "-s", option.text.substr(is_long ? 2 : 1),
@@ -164,18 +269,14 @@ std::string FishVerb(const VerbDescription& verb) {
     }
     text += "\n";
   }
-  if (verb.takes_program)
-    text += in_verb + " -a '(__fish_complete_command)'\n";
-  else if (verb.takes_task)
-    text += in_verb + " -f -a '(stasis complete-tasks)'\n";
-  else
-    text += fmt::format("{} -f -a {}\n", in_verb, Quoted(Joined(verb.positional_values)));
-  return text;
+  std::string arguments = FishArguments(verb);
+  return arguments.empty() ? text : text + in_verb + arguments + "\n";
 }
 
 std::string Fish(const CLI::App& app) {
   std::string text = "# fish completion of stasis\n";
-  for (const VerbDescription& verb : DescribeVerbs(app)) text += FishVerb(verb);
+  std::vector<VerbDescription> verbs = DescribeVerbs(app);
+  for (const VerbDescription& verb : verbs) text += FishVerb(verbs, verb);
   return text;
 }
 

@@ -65,6 +65,11 @@ Result<DeviceChoice> ChooseNvidia(const OwnFiles& files) {
 
 }  // namespace
 
+std::vector<std::string> DriverEnvironment(const std::string& kind, const OwnFiles& files,
+                                           const std::vector<std::string>& environment) {
+  return kind == "soft" ? SoftgpuEnvironment(files, environment) : std::vector<std::string>();
+}
+
 std::string DevicesText(const DriverInfo& driver) {
   std::string text;
   for (size_t i = 0; i < driver.devices.size();) {

@@ -25,6 +25,11 @@ struct DeviceChoice {
 Result<DeviceChoice> ChooseDevice(const std::string& wanted, const OwnFiles& files,
                                   const std::vector<std::string>& environment);
 
+// What whoever opens the driver of a task outside of it (the ghost) gets, out of `environment`. `kind` as in
+// DeviceChoice.
+std::vector<std::string> DriverEnvironment(const std::string& kind, const OwnFiles& files,
+                                           const std::vector<std::string>& environment);
+
 // kInvalidArgument when the driver has no device of one of these ordinals.
 Status CheckGpus(const std::vector<int>& gpus, const DriverInfo& driver);
 

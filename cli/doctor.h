@@ -30,11 +30,6 @@ std::vector<Finding> ExamineInstallation(const Context& context);
 // True when every finding that `what` needs is ok.
 bool Works(const std::vector<Finding>& findings, Needed what);
 
-// "Version: 4.2.1" in the output of `criu --version`; major * 100 + minor, 0 if it is none.
-int ParseCriuVersion(std::string_view text);
-// "6.18.44-generic": major * 1000 + minor, 0 if it is none.
-int ParseKernelVersion(std::string_view release);
-
 }  // namespace stasis
 
 #endif  // CLI_DOCTOR_H_

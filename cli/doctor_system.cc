@@ -12,9 +12,9 @@
 #include <chrono>
 #include <cstring>
 
+#include "cli/criu_program.h"
 #include "cli/doctor.h"
 #include "cli/launch.h"
-#include "cli/program.h"
 #include "cli/subprocess.h"
 
 #ifndef CLONE_NEWTIME
@@ -23,10 +23,6 @@
 
 namespace stasis {
 namespace {
-
-constexpr int kOldestKernel = 5011;  // close_range with CLOSE_RANGE_CLOEXEC, time namespaces
-constexpr int kOldestCriu = 401;     // older ones do not start on kernels from 6.13 on
-constexpr auto kCriuTime = std::chrono::seconds(60);
 
 std::string TextOf(const std::string& path) {
   Result<std::string> text = ReadFile(path);
@@ -85,23 +81,6 @@ Finding CheckCapabilities() {
           "checkpoint and restore need root, or CAP_SYS_ADMIN and CAP_CHECKPOINT_RESTORE"};
 }
 
-// The order in which the ghost looks for it, too.
-std::string FindCriu() {
-  std::vector<std::string> environment = OwnEnvironment();
-  std::string named = EnvironmentValue(environment, "STASIS_CRIU");
-  if (!named.empty()) return named;
-  Result<std::string> found =
-      FindProgram("criu", EnvironmentValue(environment, "PATH") + ":/usr/sbin:/usr/local/sbin");
-  if (found.ok()) return *found;
-  std::string cache = EnvironmentValue(environment, "HOME") + "/.cache/stasis/criu/bin/criu";
-  return access(cache.c_str(), X_OK) == 0 ? cache : "";
-}
-
-Result<SubprocessResult> RunCriu(const std::string& criu, const char* argument) {
-  SubprocessOptions options{{criu, argument}, EnvironmentWithoutLoader({})};
-  return RunSubprocess(options, Deadline::After(kCriuTime));
-}
-
 // The first line of the output that names an error.
 std::string FirstError(const SubprocessResult& result) {
   std::string text = result.output + result.error_output;
@@ -149,24 +128,7 @@ Finding CheckFreezer() {
   return finding;
 }
 
-int ParseVersion(std::string_view text, int factor) {
-  int major = 0, minor = 0;
-  auto [dot, error] = std::from_chars(text.data(), text.data() + text.size(), major);
-  if (error != std::errc() || dot == text.data() + text.size() || *dot != '.') return 0;
-  auto [rest, minor_error] = std::from_chars(dot + 1, text.data() + text.size(), minor);
-  if (minor_error != std::errc() || major < 0 || minor < 0 || minor >= factor) return 0;
-  return major * factor + minor;
-}
-
 }  // namespace
-
-int ParseCriuVersion(std::string_view text) {
-  constexpr std::string_view kLabel = "Version: ";
-  size_t at = text.find(kLabel);
-  return at == std::string_view::npos ? 0 : ParseVersion(text.substr(at + kLabel.size()), 100);
-}
-
-int ParseKernelVersion(std::string_view release) { return ParseVersion(release, 1000); }
 
 std::vector<Finding> ExamineSystem() {
   std::string criu = FindCriu();

@@ -24,6 +24,8 @@ struct Driver {
   int (*name)(char*, int, int);
   int (*memory)(size_t*, int);
   int (*error_name)(int, const char**);
+  int (*uuid)(unsigned char*, int);
+  int (*attribute)(int*, int, int);
 };
 
 template <typename F>
@@ -37,7 +39,9 @@ bool LoadAll(void* library, Driver* driver) {
          Load(library, "cuDeviceGetCount", &driver->count) && Load(library, "cuDeviceGet", &driver->device) &&
          Load(library, "cuDeviceGetName", &driver->name) &&
          Load(library, "cuDeviceTotalMem_v2", &driver->memory) &&
-         Load(library, "cuGetErrorName", &driver->error_name);
+         Load(library, "cuGetErrorName", &driver->error_name) &&
+         Load(library, "cuDeviceGetUuid_v2", &driver->uuid) &&
+         Load(library, "cuDeviceGetAttribute", &driver->attribute);
 }
 
 std::string ErrorText(const Driver& driver, const char* call, int error) {
@@ -53,6 +57,22 @@ std::string LoadedPath(void* library, const std::string& asked) {
   return map->l_name;
 }
 
+std::string UuidOf(const Driver& driver, int device) {
+  unsigned char uuid[16];
+  if (driver.uuid(uuid, device) != 0) return "";
+  std::string text;
+  for (unsigned char byte : uuid) text += {"0123456789abcdef"[byte >> 4], "0123456789abcdef"[byte & 15]};
+  return text;
+}
+
+int CapabilityOf(const Driver& driver, int device) {
+  constexpr int kMajor = 75, kMinor = 76;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
+  int major = 0, minor = 0;
+  if (driver.attribute(&major, kMajor, device) != 0 || driver.attribute(&minor, kMinor, device) != 0)
+    return 0;
+  return major * 10 + minor;
+}
+
 Json ListDevices(const Driver& driver, int count) {
   Json devices = Json::array();
   for (int i = 0; i < count && i < kMaxDevices; i++) {
@@ -63,7 +83,10 @@ Json ListDevices(const Driver& driver, int count) {
         driver.memory(&memory, device) != 0) {
       continue;
     }
-    devices.push_back({{"name", name}, {"memory", memory}});
+    devices.push_back({{"name", name},
+                       {"memory", memory},
+                       {"uuid", UuidOf(driver, device)},
+                       {"capability", CapabilityOf(driver, device)}});
   }
   return devices;
 }
@@ -98,8 +121,8 @@ Result<DriverInfo> ParseAnswer(const std::string& text, const std::string& compl
   }
   info.version = static_cast<int>(IntegerField(answer, "version"));
   for (const Json& device : answer["devices"]) {
-    info.devices.push_back(
-        {TextField(device, "name"), static_cast<uint64_t>(IntegerField(device, "memory"))});
+    info.devices.push_back({TextField(device, "name"), static_cast<uint64_t>(IntegerField(device, "memory")),
+                            TextField(device, "uuid"), static_cast<int>(IntegerField(device, "capability"))});
   }
   return info;
 }

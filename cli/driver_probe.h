@@ -15,6 +15,8 @@ namespace stasis {
 struct DriverDevice {
   std::string name;
   uint64_t memory = 0;  // bytes
+  std::string uuid;     // 32 hexadecimal digits; empty: not told
+  int capability = 0;   // major * 10 + minor; 0: not told
 };
 
 struct DriverInfo {

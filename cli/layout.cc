@@ -74,7 +74,7 @@ Folders FindFolders() {
 TaskPaths::TaskPaths(const Folders& folders, std::string_view task_name)
     : name(task_name),
       folder(folders.state + "/tasks/" + name),
-      images(folders.state + "/images/" + name),
+      old_images(folders.state + "/images/" + name),
       run(folders.run + "/tasks/" + name),
       ctl(run + "/ctl"),
       ghost_socket(run + "/ghost.sock") {}

@@ -28,9 +28,9 @@ struct TaskPaths {
   TaskPaths(const Folders& folders, std::string_view task_name);
 
   std::string name;
-  std::string folder;  // in the state folder
-  std::string images;
-  std::string run;  // in the run folder
+  std::string folder;      // in the state folder
+  std::string old_images;  // of format version 1: folders
+  std::string run;         // in the run folder
   std::string ctl;
   std::string ghost_socket;
   std::string File(std::string_view file) const { return folder + "/" + std::string(file); }

@@ -32,11 +32,16 @@ struct Options {
   bool no_freeze = false;
   bool stop = false;
   bool operation = false;
-  std::string target;  // of restore: a task, TASK/IMAGE, or the path of an image
+  std::string target;  // of restore, images: a task, TASK/IMAGE, or the path of an image
 
-  bool all = false;                // ps
+  std::string images_verb;          // ls, show, ...
+  std::vector<std::string> images;  // images rm
+  std::string file;                 // images export, import
+  std::string as;                   // images import
+
+  bool all = false;                // ps, images ls
   bool follow = false;             // logs
-  bool force = false;              // rm
+  bool force = false;              // images rm
   std::string shell;               // completion
   std::vector<std::string> paths;  // probe-driver
 };

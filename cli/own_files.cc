@@ -30,6 +30,7 @@ OwnFiles FindOwnFilesOf(const std::string& program) {
   files.init = Choose(folder, {".", "../lib/stasis"}, "stasis-init");
   files.ghost = Choose(folder, {".", "../lib/stasis"}, "stasis-ghost");
   files.softgpud = Choose(folder, {".", "../lib/stasis"}, "softgpud");
+  files.softgpu_smi = Choose(folder, {".", "../lib/stasis"}, "softgpu-smi");
   std::string driver = Choose(folder, {"../lib/softgpu", "../lib/stasis/softgpu"}, "libcuda.so.1");
   files.softgpu_folder = driver.substr(0, driver.rfind('/'));
   return files;

@@ -16,6 +16,7 @@ struct OwnFiles {
   std::string ghost;           // stasis-ghost
   std::string softgpu_folder;  // holds libcuda.so.1 and libcudart.so.13 of the software device
   std::string softgpud;
+  std::string softgpu_smi;
 };
 
 // Each path is the first place where the file exists, else the first place where it should be: whoever needs

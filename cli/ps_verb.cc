@@ -1,4 +1,4 @@
-// `stasis ps`, `stasis logs`, `stasis rm`: what is on record.
+// `stasis ps`, `stasis logs`: what is on record.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstring>
 #include <ctime>
-#include <filesystem>
 
 #include "cli/foreground.h"
 #include "cli/task.h"
@@ -17,15 +16,6 @@ namespace stasis {
 namespace {
 
 constexpr size_t kMaxCommandText = 48;
-
-// The time since, in the largest fitting unit.
-std::string AgeText(int64_t seconds) {
-  if (seconds < 0) return "-";
-  if (seconds < 60) return fmt::format("{} s", seconds);
-  if (seconds < 3600) return fmt::format("{} min", seconds / 60);
-  if (seconds < 86400) return fmt::format("{} h", seconds / 3600);
-  return fmt::format("{} d", seconds / 86400);
-}
 
 std::string CommandText(const Json& task) {
   std::string text;
@@ -101,31 +91,6 @@ Result<TaskFacts> FindTask(const Options& options, Context& context, TaskPaths* 
   return ReadTaskFacts(*paths);
 }
 
-uint64_t BytesBelow(const std::string& folder) {
-  uint64_t bytes = 0;
-  std::error_code error;
-  for (std::filesystem::recursive_directory_iterator it(folder, error), end; !error && it != end;
-       it.increment(error)) {
-    std::error_code ignored;
-    if (it->is_regular_file(ignored)) bytes += it->file_size(ignored);
-  }
-  return bytes;
-}
-
-int RemoveTask(const TaskPaths& paths, Context& context) {
-  bool had_images = access(paths.images.c_str(), F_OK) == 0;
-  uint64_t bytes = BytesBelow(paths.folder) + BytesBelow(paths.images);
-  std::error_code error;
-  // The record last: what fails before leaves a task that can be removed again.
-  for (const std::string& folder : {paths.images, paths.run, paths.folder}) {
-    std::filesystem::remove_all(folder, error);
-    if (error) return context.reporter.Fail(ErrnoStatus(error.value(), "remove " + folder));
-  }
-  return context.reporter.Done(
-      {{"bytes", bytes}},
-      fmt::format("removed {}{}, {}", paths.name, had_images ? " and its images" : "", SizeText(bytes)));
-}
-
 }  // namespace
 
 int PsVerb(const Options& options, Context& context) {
@@ -175,21 +140,6 @@ int LogsVerb(const Options& options, Context& context) {
   Result<FollowResult> result = follower->Follow(IdentityOf(facts->process), *signals, follow);
   bool unread = !result.ok() && result.status().code() == StatusCode::kPeerDied;
   return result.ok() || unread ? kExitOk : context.reporter.Fail(result.status());
-}
-
-int RmVerb(const Options& options, Context& context) {
-  TaskPaths paths(context.folders, "");
-  Result<TaskFacts> facts = FindTask(options, context, &paths);
-  bool left_over = !facts.ok() && facts.status().code() == StatusCode::kNotFound && !paths.name.empty() &&
-                   (access(paths.folder.c_str(), F_OK) == 0 || access(paths.images.c_str(), F_OK) == 0);
-  if (!facts.ok() && !left_over) return context.reporter.Fail(facts.status());
-  TaskCondition condition = facts.ok() ? DeriveCondition(*facts).condition : TaskCondition::kCreated;
-  if (IsLive(condition)) {
-    return context.reporter.Fail(
-        Errorf(StatusCode::kFailedPrecondition, "%s is %s", paths.name.c_str(), TaskConditionName(condition)),
-        "end it first: `stasis cancel " + paths.name + "`");
-  }
-  return RemoveTask(paths, context);
 }
 
 }  // namespace stasis

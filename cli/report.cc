@@ -42,6 +42,21 @@ std::string MillisecondsText(double milliseconds) {
   return fmt::format("{:.{}f} ms", milliseconds, milliseconds < 10 ? 1 : 0);
 }
 
+std::string Printable(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  }
+  return text;
+}
+
+std::string AgeText(int64_t seconds) {
+  if (seconds < 0) return "-";
+  if (seconds < 60) return fmt::format("{} s", seconds);
+  if (seconds < 3600) return fmt::format("{} min", seconds / 60);
+  if (seconds < 86400) return fmt::format("{} h", seconds / 3600);
+  return fmt::format("{} d", seconds / 86400);
+}
+
 std::string BarText(uint64_t done, uint64_t total, int width) {
   double part = total == 0 ? 0 : std::min(1.0, static_cast<double>(done) / static_cast<double>(total));
   int full = static_cast<int>(part * width);

@@ -9,6 +9,7 @@
 #include "cli/command_line.h"
 #include "cli/completion.h"
 #include "cli/driver_probe.h"
+#include "cli/image_names.h"
 #include "cli/verbs.h"
 
 namespace stasis {
@@ -30,11 +31,25 @@ constexpr Verb kVerbs[] = {
     {"restore", RestoreVerb},
     {"migrate", MigrateVerb},
     {"cancel", CancelVerb},
+    {"images", ImagesVerb},
     {"doctor", DoctorVerb},
 };
 
 int CompleteTasks() {
   for (const std::string& name : ListTasks(FindFolders())) std::printf("%s\n", name.c_str());
+  return kExitOk;
+}
+
+int CompleteImages() {
+  Result<std::shared_ptr<Store>> store = OpenStore(FindFolders());
+  if (!store.ok()) return kExitOk;
+  Result<std::vector<std::string>> tasks = ListStoredTasks(**store);
+  for (size_t i = 0; tasks.ok() && i < tasks->size(); i++) {
+    Result<std::vector<std::string>> ids = ListImages(**store, (*tasks)[i]);
+    for (size_t j = 0; ids.ok() && j < ids->size(); j++) {
+      std::printf("%s/%s\n", (*tasks)[i].c_str(), (*ids)[j].c_str());
+    }
+  }
   return kExitOk;
 }
 
@@ -44,6 +59,11 @@ bool WantsJson(const std::vector<std::string>& arguments) {
     if (argument == "--json") return true;
   }
   return false;
+}
+
+// As a user would write it.
+std::string FullVerb(const Options& options) {
+  return options.images_verb.empty() ? options.verb : options.verb + " " + options.images_verb;
 }
 
 int SayOutcome(const CommandLine::Outcome& outcome, const std::string& verb, bool json) {
@@ -59,14 +79,15 @@ int Main(const std::vector<std::string>& arguments) {
   CommandLine line;
   CommandLine::Outcome outcome = line.Parse(arguments);
   const Options& options = line.options();
-  if (outcome.done) return SayOutcome(outcome, options.verb, WantsJson(arguments));
+  if (outcome.done) return SayOutcome(outcome, FullVerb(options), WantsJson(arguments));
   if (options.verb == "probe-driver") return ProbeDriverMain(options.paths);
   if (options.verb == "complete-tasks") return CompleteTasks();
+  if (options.verb == "complete-images") return CompleteImages();
   if (options.verb == "completion") {
     std::fputs(CompletionScript(line.app(), options.shell).c_str(), stdout);
     return kExitOk;
   }
-  Reporter reporter({options.json, options.quiet, isatty(STDERR_FILENO) == 1}, options.verb);
+  Reporter reporter({options.json, options.quiet, isatty(STDERR_FILENO) == 1}, FullVerb(options));
   Context context{FindFolders(), FindOwnFiles(), reporter};
   for (const Verb& verb : kVerbs) {
     if (options.verb == verb.name) return verb.run(options, context);

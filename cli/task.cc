@@ -38,6 +38,13 @@ TaskCondition LiveCondition(const TaskFacts& facts) {
   return state == "checkpointing" ? TaskCondition::kCheckpointing : TaskCondition::kRestoring;
 }
 
+// It never ran here.
+bool WasImported(const TaskFacts& facts) { return !TextField(facts.status, "last_image").empty(); }
+
+bool Restores(const TaskFacts& facts) {
+  return TextField(facts.status, "state") == "restoring" && facts.ghost_listens;
+}
+
 TaskView EndedView(const TaskFacts& facts) {
   TaskView view;
   view.condition = TaskCondition::kKilled;
@@ -50,7 +57,7 @@ TaskView EndedView(const TaskFacts& facts) {
              TextField(facts.status, "ended_by") == "checkpoint") {
     view.condition = TaskCondition::kCheckpointed;
     view.signal = 0;
-  } else if (TextField(facts.status, "state") == "restoring" && facts.ghost_listens) {
+  } else if (Restores(facts)) {
     view.condition = TaskCondition::kRestoring;
     view.signal = 0;
   }
@@ -102,12 +109,12 @@ bool IsLive(TaskCondition condition) {
 
 TaskView DeriveCondition(const TaskFacts& facts) {
   TaskView view;
-  if (facts.process.is_object()) {
-    if (facts.alive) {
-      view.condition = LiveCondition(facts);
-    } else {
-      view = EndedView(facts);
-    }
+  if (facts.process.is_object() && facts.alive) {
+    view.condition = LiveCondition(facts);
+  } else if (facts.process.is_object()) {
+    view = EndedView(facts);
+  } else if (WasImported(facts)) {
+    view.condition = Restores(facts) ? TaskCondition::kRestoring : TaskCondition::kCheckpointed;
   }
   view.last_image = TextField(facts.status, "last_image");
   return view;

@@ -21,7 +21,7 @@ enum class TaskCondition {
   kStranded,  // was paused or worked on, and the ghost that did it is gone
   kExited,
   kKilled,        // by a signal, or with its whole PID namespace
-  kCheckpointed,  // ended by `checkpoint --stop`: restore brings it back
+  kCheckpointed,  // ended by `checkpoint --stop`, or came with an image: restore brings it back
 };
 const char* TaskConditionName(TaskCondition condition);
 // True for the conditions in which a process of the task exists.

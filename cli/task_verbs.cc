@@ -1,12 +1,10 @@
 // The verbs that a task's ghost carries out: each is one request, its events shown as progress, and its
 // result.
 #include <fmt/format.h>
-#include <sys/stat.h>
-
-#include <filesystem>
 
 #include "cli/foreground.h"
 #include "cli/ghost_client.h"
+#include "cli/image_names.h"
 #include "cli/values.h"
 #include "cli/verbs.h"
 
@@ -109,32 +107,6 @@ std::string DescribeCancel(const std::string& name, const Json& result) {
   return fmt::format("{} is ended", name);
 }
 
-// What a restore is asked for: a task's name, NAME/ID, or the path of an image below the state folder.
-struct ImageChoice {
-  std::string task;
-  std::string image;  // empty: the newest
-};
-
-Result<ImageChoice> ParseImage(const std::string& target, const Folders& folders) {
-  std::string text = target;
-  struct stat info {};
-  if (text.find('/') != std::string::npos && stat(text.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
-    std::error_code error;
-    std::string path = std::filesystem::canonical(text, error).string();
-    std::string images = std::filesystem::canonical(folders.state + "/images", error).string() + "/";
-    if (path.compare(0, images.size(), images) != 0) {
-      return Errorf(StatusCode::kUnsupported, "%s is not below %s: other places are not supported",
-                    path.c_str(), images.c_str());
-    }
-    text = path.substr(images.size());
-  }
-  size_t slash = text.find('/');
-  ImageChoice choice{text.substr(0, slash), slash == std::string::npos ? "" : text.substr(slash + 1)};
-  RETURN_IF_ERROR(CheckTaskName(choice.task));
-  if (slash != std::string::npos) RETURN_IF_ERROR(CheckTaskName(choice.image).WithContext("image"));
-  return choice;
-}
-
 std::string DescribeRestore(const std::string& name, const Json& result) {
   return fmt::format("{} runs again from image {} after {}", name, TextField(result, "image"),
                      Ms(result, "total_ms"));
@@ -182,7 +154,7 @@ int CancelVerb(const Options& options, Context& context) {
 
 int RestoreVerb(const Options& options, Context& context) {
   Reporter& reporter = context.reporter;
-  Result<ImageChoice> choice = ParseImage(options.target, context.folders);
+  Result<ImageName> choice = ParseImageName(options.target, context.folders);
   if (!choice.ok()) return reporter.Fail(choice.status());
   Result<TaskView> view = FindTask(choice->task, context);
   if (!view.ok()) return FailUnknown(view.status(), context);
@@ -194,7 +166,7 @@ int RestoreVerb(const Options& options, Context& context) {
   Result<TaskFollower> follower = TaskFollower::Create(paths);
   if (!follower.ok()) return reporter.Fail(follower.status());
   Json request = Request(options, "restore");
-  if (!choice->image.empty()) request["image"] = choice->image;
+  if (!choice->id.empty()) request["image"] = choice->id;
   Result<Answer> answer = Ask(paths, request, *signals, context);
   if (!answer.ok()) return reporter.Fail(answer.status());
   if (!answer->ok()) return reporter.FailWith(answer->result);

@@ -30,6 +30,7 @@ int RestoreVerb(const Options& options, Context& context);
 int MigrateVerb(const Options& options, Context& context);
 int CancelVerb(const Options& options, Context& context);
 
+int ImagesVerb(const Options& options, Context& context);
 int DoctorVerb(const Options& options, Context& context);
 
 }  // namespace stasis

@@ -1,0 +1,105 @@
+// The command line of `stasis images`.
+#include "cli/command_line.h"
+
+namespace stasis {
+namespace {
+
+constexpr char kImagesFooter[] =
+    R"(An image is named TASK/ID; TASK alone means its newest. Images share what they have in common: removing one frees what no
+other names, once `stasis images gc` has collected it.
+
+Examples:
+  stasis images ls
+  stasis images show train
+  stasis images verify
+  stasis images export train/000002 train.stasis
+  stasis images rm train/000001 && stasis images gc
+
+`stasis images VERB --help` explains a verb.)";
+
+constexpr char kLsFooter[] =
+    R"(DEVICE is the device memory of the task, SIZE all that is in the image, STORED what that takes on disk after what is equal
+was stored once and compressed, FREES what of it no other image shares. TASK is the state of the task, as in `stasis ps`.
+
+Examples:
+  stasis images ls
+  stasis images ls train --json)";
+
+constexpr char kShowFooter[] =
+    R"(Then what a restore needs on this machine, each met, not met, or unknown until it is tried. Nothing is touched for it.
+
+Examples:
+  stasis images show train
+  stasis images show train/000002 --json)";
+
+constexpr char kVerifyFooter[] =
+    R"(Reads and checks every byte. Exits with 11 when something is damaged, and names file and offset. Tasks may go on meanwhile,
+and checkpoints too.
+
+Examples:
+  stasis images verify
+  stasis images verify train/000002)";
+
+constexpr char kRmFooter[] =
+    R"(Refused without --force for the last good image of a task that does not run: there would be no way back. The room comes
+back with `stasis images gc`. `stasis rm TASK` forgets a task with all of its images.
+
+Example:
+  stasis images rm train/000001 train/000002)";
+
+constexpr char kGcFooter[] =
+    R"(Removes what no image names. Safe beside running checkpoints and restores; what they use is left for the next time.
+
+Example:
+  stasis images gc)";
+
+constexpr char kExportFooter[] =
+    R"(The file holds all that the image needs, and can be copied to another site. It is as secret as the program's memory.
+
+Example:
+  stasis images export train train.stasis)";
+
+constexpr char kImportFooter[] =
+    R"(Checks every byte first. The task is put on record when it is not yet, so that `stasis restore` brings it back here.
+Only import files of people whose programs you would run: restoring one runs the program in it.
+
+Examples:
+  stasis images import train.stasis
+  stasis images import train.stasis --as train-copy)";
+
+}  // namespace
+
+void CommandLine::AddImages() {
+  CLI::App* images = app_.add_subcommand("images", "list, check, remove, export and import images");
+  images->footer(kImagesFooter);
+  images->require_subcommand(1);
+
+  CLI::App* ls = AddVerbTo(images, "ls", "list images, with what they take", kLsFooter);
+  ls->add_option("NAME", options_.name, "only those of this task");
+  ls->add_flag("-a,--all", options_.all, "also what is stored of paused tasks");
+
+  CLI::App* show = AddVerbTo(images, "show", "say what is in an image, and what it needs", kShowFooter);
+  show->add_option("IMAGE", options_.target, "TASK/ID, or TASK for its newest")->required();
+
+  CLI::App* verify =
+      AddVerbTo(images, "verify", "check every byte of the store, or of one image", kVerifyFooter);
+  verify->add_option("IMAGE", options_.target,
+                     "TASK/ID, or TASK for all of its images (default: the whole store)");
+
+  CLI::App* rm = AddVerbTo(images, "rm", "remove images", kRmFooter);
+  rm->add_option("IMAGE", options_.images, "TASK/ID")->required();
+  rm->add_flag("-f,--force", options_.force, "also the last good image of a task that does not run");
+
+  AddVerbTo(images, "gc", "give back the room of what no image names", kGcFooter);
+
+  CLI::App* export_verb = AddVerbTo(images, "export", "write an image as one file", kExportFooter);
+  export_verb->add_option("IMAGE", options_.target, "TASK/ID, or TASK for its newest")->required();
+  export_verb->add_option("FILE", options_.file, "a file that does not exist yet")->required();
+
+  CLI::App* import = AddVerbTo(images, "import", "take an exported image in", kImportFooter);
+  import->add_option("FILE", options_.file, "what `stasis images export` wrote")->required();
+  import->add_option("--as", options_.as, "name of the task here (default: as it was exported)")
+      ->type_name("NAME");
+}
+
+}  // namespace stasis

@@ -1,0 +1,120 @@
+// `stasis images verify` and `stasis images gc`.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "cli/images.h"
+
+namespace stasis {
+namespace {
+
+// A report, good or not: every damage on a line of its own, and in the document.
+int ReportVerified(const VerifyReport& report, const std::string& what, Context& context) {
+  Json damages = Json::array();
+  std::string list;
+  for (const Damage& damage : report.damages) {
+    damages.push_back({{"file", damage.file}, {"offset", damage.offset}, {"what", damage.what}});
+    list += fmt::format("\n  {} at byte {}: {}", damage.file, damage.offset, damage.what);
+  }
+  Json fields = {{"damages", damages},
+                 {"images", report.images},
+                 {"packs", report.packs},
+                 {"chunks", report.chunks},
+                 {"bytes", report.bytes}};
+  if (report.damages.empty()) {
+    return context.reporter.Done(
+        fields, fmt::format("{}: {} of {} images are whole", what, SizeText(report.bytes), report.images));
+  }
+  fields["code"] = StatusCodeName(StatusCode::kCorrupt);
+  fields["message"] = fmt::format("{}: {} damaged places{}", what, report.damages.size(), list);
+  fields["remedy"] =
+      "images that name none of these files are whole: `stasis images verify TASK/ID` tells of each";
+  return context.reporter.FailWith(fields);
+}
+
+// An error of the first image that is looked at and is not whole is a damage like another.
+Status VerifyImage(const std::shared_ptr<Store>& store, const ImageName& name, VerifyReport* report,
+                   Context& context) {
+  Result<std::unique_ptr<ImageReader>> image = ImageReader::Open(store, name.task, name.id);
+  Status status = image.status();
+  if (image.ok()) status = (*image)->VerifyAll(ProgressOf("verify " + name.Text(), context));
+  report->images++;
+  if (image.ok()) report->bytes += (*image)->counts().bytes;
+  if (image.ok()) report->chunks += (*image)->Chunks().size();
+  if (status.ok()) return Status();
+  if (status.code() != StatusCode::kCorrupt) return status;
+  report->damages.push_back({"images/" + name.Text() + ".image", 0, std::string(status.message())});
+  return Status();
+}
+
+Result<VerifyReport> VerifySome(const std::shared_ptr<Store>& store, const ImageName& name,
+                                Context& context) {
+  VerifyReport report;
+  std::vector<std::string> ids = {name.id};
+  if (name.id.empty()) {
+    ASSIGN_OR_RETURN(ids, ListImages(*store, name.task));
+    if (ids.empty()) return Status(StatusCode::kNotFound, "task " + name.task + " has no image");
+  }
+  for (const std::string& id : ids) {
+    RETURN_IF_ERROR(VerifyImage(store, {name.task, id}, &report, context));
+  }
+  return report;
+}
+
+int FailGc(const Status& status, Context& context) {
+  if (status.code() != StatusCode::kFailedPrecondition) return FailOfStore(status, context);
+  return context.reporter.Fail(status, "nothing was removed");
+}
+
+}  // namespace
+
+int ImagesVerifyVerb(const Options& options, Context& context) {
+  std::optional<ImageName> name;
+  if (!options.target.empty()) {
+    Result<ImageName> parsed = ParseImageName(options.target, context.folders);
+    if (!parsed.ok()) return context.reporter.Fail(parsed.status());
+    name = *parsed;
+    context.reporter.set_task(name->task);
+  }
+  Result<std::shared_ptr<Store>> store = OpenStore(context.folders);
+  bool none = !store.ok() && store.status().code() == StatusCode::kNotFound;
+  if (none && !name) return ReportVerified({}, "the store", context);
+  if (!store.ok()) return FailOfStore(store.status(), context);
+  TellNotes(**store, context);
+  Result<VerifyReport> report =
+      name ? VerifySome(*store, *name, context) : (*store)->Verify(ProgressOf("verify", context));
+  if (!report.ok()) return FailOfStore(report.status(), context);
+  return ReportVerified(*report, name ? name->Text() : "the store", context);
+}
+
+int ImagesGcVerb(const Options&, Context& context) {
+  Result<std::shared_ptr<Store>> store = OpenStore(context.folders);
+  GcReport report;
+  if (!store.ok() && store.status().code() != StatusCode::kNotFound) {
+    return FailOfStore(store.status(), context);
+  }
+  if (store.ok()) {
+    TellNotes(**store, context);
+    context.reporter.Progress("collect what no image names", 0, 0);
+    Result<GcReport> collected = (*store)->CollectGarbage();
+    if (!collected.ok()) return FailGc(collected.status(), context);
+    report = *collected;
+  }
+  uint64_t freed = report.bytes_before - std::min(report.bytes_before, report.bytes_after);
+  std::string text = fmt::format("{} freed: {} packs removed, {} rewritten; {} left", SizeText(freed),
+                                 report.packs_removed, report.packs_rewritten, SizeText(report.bytes_after));
+  if (report.packs_in_use > 0) {
+    text += fmt::format("; {} packs are in use and stay until the next time", report.packs_in_use);
+  }
+  return context.reporter.Done({{"freed_bytes", freed},
+                                {"bytes_before", report.bytes_before},
+                                {"bytes_after", report.bytes_after},
+                                {"packs_removed", report.packs_removed},
+                                {"packs_rewritten", report.packs_rewritten},
+                                {"packs_in_use", report.packs_in_use},
+                                {"leftovers_removed", report.leftovers_removed}},
+                               text);
+}
+
+}  // namespace stasis
