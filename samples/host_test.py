@@ -189,6 +189,12 @@ class References(unittest.TestCase):
         self.assertEqual(lines, run_reference("mlp_train", *options))
         self.assertNotEqual(losses(lines), losses(run_reference("mlp_train", *options, "--seed", "2")))
 
+    def test_mlp_train_with_frozen_weights(self):
+        options = ("--width", "16", "--log-every", "1")
+        frozen = run_reference("mlp_train", *options, "--steps", "5", "--freeze-after", "3")
+        self.assertEqual(frozen[-1], run_reference("mlp_train", *options, "--steps", "3")[-1])
+        self.assertEqual(len(losses(frozen)), 5)
+
     def test_gpt_train_learns_a_repeating_text(self):
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as text:
             text.write("abcdefgh" * 200)

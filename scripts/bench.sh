@@ -37,7 +37,7 @@ targets_of() {
     store) echo stasis_shim stasis stasis-init stasis-ghost softgpud softgpu-smi softgpu_cuda softgpu_cudart store_bench \
       driver_checkpoint sample_mlp_train sample_gpt_train ;;
     image) echo stasis_shim stasis stasis-init stasis-ghost softgpud softgpu-smi softgpu_cuda softgpu_cudart store_bench \
-      program_holder sample_mlp_train ;;
+      program_holder program_silent_mlp sample_mlp_train ;;
   esac
 }
 

@@ -18,10 +18,16 @@ struct Config {
   int device = 0;
   int pool_mib = 0;  // 0: `reserve` times what the run needs at its peak
   int reserve = 4;
+  int freeze_after = 0;  // steps after which weights stay as they are; 0: never
   int log_every = 1;
   bool reference = false;
   std::string data = "/usr/share/datasets/fashion-mnist";
 };
+
+// Whether the weights still change at this step, the first being 1.
+inline bool Learns(const Config& config, int step) {
+  return config.freeze_after == 0 || step <= config.freeze_after;
+}
 
 // Sizes of the layers' inputs and outputs, from the pixels to the classes.
 std::vector<int> LayerSizes(const Config& config, int pixels);

@@ -200,7 +200,7 @@ class DeviceTrainer : public Trainer {
   void Train(const int* indices) {
     const std::vector<PoolArray<float>> values = Forward(train_images_.data(), indices, config_.batch);
     ComputeLoss(indices, values.back());
-    Backward(values, sample::MakeAdamStep(config_.learning_rate, 0, ++step_));
+    if (Learns(config_, ++step_)) Backward(values, sample::MakeAdamStep(config_.learning_rate, 0, step_));
   }
 
   static size_t PoolBytes(const Config& config, const ImageSet& train, const ImageSet& test) {

@@ -23,6 +23,8 @@ mlp::Config ParseConfig(int argc, char** argv) {
   options.Integer("--pool", &config.pool_mib, 0, 1 << 20,
                   "MiB of device memory to reserve, 0: as --reserve says");
   options.Integer("--reserve", &config.reserve, 1, 1024, "times the need to reserve");
+  options.Integer("--freeze-after", &config.freeze_after, 0, 100000000,
+                  "steps after which only the loss is computed, 0: never");
   options.Integer("--log-every", &config.log_every, 1, 100000000, "steps between lines");
   options.Text("--data", &config.data, "directory of the IDX files");
   options.Flag("--reference", &config.reference, "train on the host, without CUDA");

@@ -135,6 +135,7 @@ class ReferenceTrainer : public Trainer {
     for (const int row : rows) labels.push_back(train_.labels[row]);
     Values slope = std::move(inputs.back());
     loss_ = SoftmaxLoss(&slope, labels);
+    if (!Learns(config_, step_)) return;
     for (size_t i = layers_.size(); i-- > 0;) {
       WeightGradient(&layers_[i], inputs[i], slope, config_.batch);
       if (i > 0) slope = InputGradient(layers_[i], inputs[i], slope, config_.batch);

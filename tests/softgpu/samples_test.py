@@ -61,6 +61,11 @@ class Samples(unittest.TestCase):
         second = self.run_ok(sample("mlp_train"), "--device", "1")
         self.assertEqual(line_of(first, "sha256"), line_of(second, "sha256"))
 
+    def test_mlp_train_with_frozen_weights(self):
+        command = [sample("mlp_train"), "--log-every", "1"]
+        frozen = self.run_ok(*command, "--steps", "5", "--freeze-after", "3")
+        self.assertEqual(line_of(frozen, "sha256"), line_of(self.run_ok(*command, "--steps", "3"), "sha256"))
+
     def test_gpt_train(self):
         command = [sample("gpt_train"), "--steps", "12"]
         first = self.run_ok(*command)
