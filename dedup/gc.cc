@@ -56,7 +56,7 @@ class Collector {
 
   // A manifest that is gone must not come back when the power fails: what it named is about to be removed.
   Status SyncRemovals() {
-    ASSIGN_OR_RETURN(std::vector<std::string> tasks, files_.List(core_->images_folder()));
+    ASSIGN_OR_RETURN(std::vector<std::string> tasks, ListTaskFolders(files_, core_->root()));
     for (const std::string& task : tasks) {
       Status status = files_.SyncFolder(core_->images_folder() + "/" + task);
       if (!status.ok() && status.code() != StatusCode::kNotFound) return status;

@@ -2,6 +2,7 @@
 
 #include "dedup/hash.h"
 #include "dedup/image_manifest.h"
+#include "dedup/live_chunks.h"
 
 namespace stasis {
 namespace {
@@ -78,7 +79,7 @@ Status ImageSlot::Commit(StoreWriter* writer, std::span<const std::byte> manifes
 Result<uint64_t> RemoveAbandonedManifests(FileSystem& files, const std::string& root) {
   uint64_t removed = 0;
   ASSIGN_OR_RETURN(std::unique_ptr<LockFile> locks, files.OpenLocks(LocksPath(root)));
-  ASSIGN_OR_RETURN(std::vector<std::string> tasks, files.List(root + "/images"));
+  ASSIGN_OR_RETURN(std::vector<std::string> tasks, ListTaskFolders(files, root));
   for (const std::string& task : tasks) {
     ASSIGN_OR_RETURN(std::vector<std::string> names, files.List(root + "/images/" + task));
     for (const std::string& name : names) {

@@ -6,9 +6,20 @@
 
 namespace stasis {
 
+Result<std::vector<std::string>> ListTaskFolders(FileSystem& files, const std::string& root) {
+  ASSIGN_OR_RETURN(std::vector<std::string> tasks, files.List(root + "/images"));
+  std::vector<std::string> folders;
+  for (const std::string& task : tasks) {
+    Status listed = files.List(root + "/images/" + task).status();
+    if (listed.ok()) folders.push_back(task);
+    if (!listed.ok() && listed.code() != StatusCode::kInvalidArgument) return listed;
+  }
+  return folders;
+}
+
 Result<std::vector<std::string>> ListManifests(FileSystem& files, const std::string& root) {
   std::vector<std::string> manifests;
-  ASSIGN_OR_RETURN(std::vector<std::string> tasks, files.List(root + "/images"));
+  ASSIGN_OR_RETURN(std::vector<std::string> tasks, ListTaskFolders(files, root));
   for (const std::string& task : tasks) {
     ASSIGN_OR_RETURN(std::vector<std::string> names, files.List(root + "/images/" + task));
     for (const std::string& name : names) {

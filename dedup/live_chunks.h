@@ -19,6 +19,8 @@ struct HashLowBits {
   size_t operator()(const Hash128& hash) const { return hash.low; }
 };
 
+// The folders of images, by task. A file that lies among them is none.
+Result<std::vector<std::string>> ListTaskFolders(FileSystem& files, const std::string& root);
 // Every manifest, as "images/TASK/NAME.image", whatever NAME is.
 Result<std::vector<std::string>> ListManifests(FileSystem& files, const std::string& root);
 

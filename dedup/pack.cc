@@ -5,6 +5,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cerrno>
 #include <charconv>
@@ -351,6 +352,19 @@ class Walker {
 Result<std::vector<PackEntry>> WalkPack(const StoreFile& file, uint64_t id, const PackWalk& walk) {
   ASSIGN_OR_RETURN(uint64_t size, file.Size());
   return Walker(file, id, size, walk).Run();
+}
+
+Status CheckPackEnds(const StoreFile& file, const std::string& label, uint64_t id, uint64_t records) {
+  ASSIGN_OR_RETURN(uint64_t size, file.Size());
+  if (size < kPackHeaderBytes + kPackFooterBytes) return CorruptAt(label, size, "the pack ends too early");
+  std::array<std::byte, kPackHeaderBytes> header;
+  RETURN_IF_ERROR(file.ReadAt(header, 0));
+  Status status = DecodePackHeader(header, id);
+  if (!status.ok()) return CorruptAt(label, 0, status.message());
+  std::array<std::byte, kPackFooterBytes> footer;
+  RETURN_IF_ERROR(file.ReadAt(footer, size - kPackFooterBytes));
+  status = DecodePackFooter(footer, id, records, size);
+  return status.ok() ? status : CorruptAt(label, size - kPackFooterBytes, status.message());
 }
 
 }  // namespace stasis

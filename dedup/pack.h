@@ -85,6 +85,10 @@ std::vector<std::byte> EncodeIndex(uint64_t id, uint64_t pack_size, std::span<co
 Result<std::vector<PackEntry>> DecodeIndex(std::span<const std::byte> bytes, uint64_t id,
                                            uint64_t* pack_size);
 
+// The header and footer of a whole pack that should hold so many records. kCorrupt names `label` and the
+// offset.
+Status CheckPackEnds(const StoreFile& file, const std::string& label, uint64_t id, uint64_t records);
+
 // A walk over a pack from its first byte to its last. The first damage of the layout ends it (what follows a
 // header that cannot be read is not known); damage of a record's bytes does not. `damaged` gets the offset.
 struct PackWalk {

@@ -138,12 +138,11 @@ Status StoreCore::LoadPack(uint64_t id) {
   Result<std::unique_ptr<StoreFile>> pack = files_.Open(PackPath(id));
   if (!pack.ok() && pack.status().code() == StatusCode::kNotFound) return Status();  // collected meanwhile
   if (!pack.ok()) return pack.status();
-  ASSIGN_OR_RETURN(uint64_t size, (*pack)->Size());
-  uint64_t said = size;
-  Result<std::vector<PackEntry>> entries = ReadIndex(id, &said);
-  if (said != size) {
-    Note(CorruptAt(PackLabel(id), std::min(said, size), "the pack is longer or shorter than its index says")
-             .ToString());
+  uint64_t size = 0;
+  Result<std::vector<PackEntry>> entries = ReadIndex(id, &size);
+  if (entries.ok()) {
+    Status ends = CheckPackEnds(**pack, PackLabel(id), id, entries->size());
+    if (ends.code() == StatusCode::kCorrupt) Note(std::string(ends.message()));
   }
   if (!entries.ok()) {
     StatusCode code = entries.status().code();
@@ -169,11 +168,11 @@ Result<std::vector<PackEntry>> StoreCore::RebuildIndex(uint64_t id, const StoreF
   bool whole = true;
   walk.damaged = [&](uint64_t offset, std::string_view what) {
     whole = false;
-    Note(CorruptAt(PackLabel(id), offset, what).ToString());
+    Note(std::string(CorruptAt(PackLabel(id), offset, what).message()));
   };
   ASSIGN_OR_RETURN(std::vector<PackEntry> entries, WalkPack(pack, id, walk));
   if (why.code() == StatusCode::kCorrupt) {
-    Note(CorruptAt(IndexLabel(id), 0, why.message()).ToString() + "; rebuilt from the pack");
+    Note(std::string(CorruptAt(IndexLabel(id), 0, why.message()).message()) + "; rebuilt from the pack");
     std::unique_lock lock(mutex_);
     index_damages_.push_back({IndexLabel(id), 0, std::string(why.message())});
   } else {
