@@ -146,12 +146,18 @@ void CommandLine::AddGhostVerbs() {
                      "give up and leave the task as it is after this time (default 30s)")
         ->type_name("TIME");
   };
+  auto wait_low = [this](CLI::App* verb) {
+    verb->add_option("--wait-low", wait_low_,
+                     "let it run on for up to this time, to stop it where it holds least active memory")
+        ->type_name("TIME");
+  };
   auto gpus = [this](CLI::App* verb, const char* what) {
     return verb->add_option("--gpus", gpus_, what)->type_name("LIST");
   };
   CLI::App* pause = AddVerb("pause", "stop a task and let go of the GPU", kPauseFooter);
   task(pause);
   deadline(pause);
+  wait_low(pause);
   pause->add_option("--residency", options_.residency, "where its GPU memory stays: device, host, disk")
       ->check(CLI::IsMember({"device", "host", "disk"}))
       ->type_name("WHERE");
@@ -167,6 +173,18 @@ void CommandLine::AddGhostVerbs() {
   CLI::App* checkpoint = AddVerb("checkpoint", "write an image of a task", kCheckpointFooter);
   task(checkpoint);
   deadline(checkpoint);
+  wait_low(checkpoint);
+  checkpoint
+      ->add_option("--snapshot", options_.snapshot,
+                   "second copy that is written while it runs on: auto, device, host; off: write it while it "
+                   "stands still")
+      ->check(CLI::IsMember({"auto", "device", "host", "off"}))
+      ->type_name("WHERE");
+  checkpoint
+      ->add_option("--snapshot-host-share", options_.snapshot_host_share,
+                   "how much of this machine's free memory that copy may take (default 50)")
+      ->check(CLI::Range(0, 100))
+      ->type_name("PERCENT");
   checkpoint->add_flag("--stop", options_.stop, "end the task once the image is complete");
 
   CLI::App* restore = AddVerb("restore", "bring a task back from an image", kRestoreFooter);
@@ -247,8 +265,8 @@ CommandLine::Outcome CommandLine::Interpret() {
     if (!gpus.ok()) return UsageError("--gpus: " + std::string(gpus.status().message()));
     options_.gpus = *gpus;
   }
-  for (auto [text, value] :
-       {std::pair(&deadline_, &options_.deadline), std::pair(&grace_, &options_.grace)}) {
+  for (auto [text, value] : {std::pair(&deadline_, &options_.deadline), std::pair(&grace_, &options_.grace),
+                             std::pair(&wait_low_, &options_.wait_low)}) {
     if (text->empty()) continue;
     Result<Duration> time = ParseDuration(*text);
     if (!time.ok()) return UsageError(std::string(time.status().message()));

@@ -41,7 +41,7 @@ class CommandLine {
 
   CLI::App app_;
   Options options_;
-  std::string gpus_, deadline_, grace_;  // as given, before they are understood
+  std::string gpus_, deadline_, grace_, wait_low_;  // as given, before they are understood
 };
 
 }  // namespace stasis

@@ -29,6 +29,9 @@ struct Options {
   std::string residency = "device";
   std::optional<Duration> deadline;
   std::optional<Duration> grace;
+  std::optional<Duration> wait_low;
+  std::string snapshot = "auto";
+  int snapshot_host_share = 50;  // percent
   bool no_freeze = false;
   bool stop = false;
   bool operation = false;

@@ -22,6 +22,9 @@ Json Request(const Options& options, const char* verb) {
   if (options.deadline) {
     request["deadline_ms"] = std::chrono::duration_cast<std::chrono::milliseconds>(*options.deadline).count();
   }
+  if (options.wait_low) {
+    request["wait_low_ms"] = std::chrono::duration_cast<std::chrono::milliseconds>(*options.wait_low).count();
+  }
   if (!options.gpus.empty()) request["gpus"] = options.gpus;
   return request;
 }
@@ -92,8 +95,9 @@ std::string DescribeResume(const std::string& name, const Json& result) {
 std::string DescribeCheckpoint(const std::string& name, const Json& result) {
   std::string after = "it stood still for " + Ms(result, "standstill_ms");
   if (BoolField(result, "stopped")) after = "it is ended; `stasis restore " + name + "` brings it back";
-  return fmt::format("{}: image {} of {} after {} in {}; {}", name, TextField(result, "image"),
-                     Bytes(result, "image_bytes"), Ms(result, "total_ms"), TextField(result, "path"), after);
+  return fmt::format("{}: image {} of {}, {} of it new to the store, after {}; {}", name,
+                     TextField(result, "image"), Bytes(result, "image_bytes"), Bytes(result, "added_bytes"),
+                     Ms(result, "total_ms"), after);
 }
 
 std::string DescribeMigrate(const std::string& name, const Json& result) {
@@ -137,6 +141,8 @@ int ResumeVerb(const Options& options, Context& context) {
 int CheckpointVerb(const Options& options, Context& context) {
   Json request = Request(options, "checkpoint");
   if (options.stop) request["stop"] = true;
+  request["snapshot"] = options.snapshot;
+  request["snapshot_host_percent"] = options.snapshot_host_share;
   return AskAndReport(options, request, DescribeCheckpoint, context);
 }
 

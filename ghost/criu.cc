@@ -94,10 +94,19 @@ Result<pid_t> StartCriuDump(const std::string& criu, pid_t root, const std::stri
   return StartChild({.argv = std::move(argv), .output = images + "/dump.log.out"});
 }
 
-Result<pid_t> StartCriuRestore(const std::string& criu, const std::string& images, const std::string& work) {
+Result<pid_t> StartCriuRestore(const std::string& criu, const std::string& images, const std::string& work,
+                               std::span<const CriuInherited> inherited) {
   std::vector<std::string> argv = CommonOptions(criu, "restore", images, work, "restore.log");
   argv.insert(argv.end(), {"--restore-detached", "--restore-sibling", "--pidfile", work + "/pid"});
-  return StartChild({.argv = std::move(argv), .output = work + "/restore.log.out"});
+  std::vector<int> fds;
+  for (const CriuInherited& file : inherited) {
+    fds.push_back(file.fd.get());
+    // CRIU names files without the slash that they begin with.
+    argv.insert(argv.end(),
+                {"--inherit-fd", "fd[" + std::to_string(fds.back()) + "]:" + file.path.substr(1)});
+  }
+  return StartChild(
+      {.argv = std::move(argv), .output = work + "/restore.log.out", .inherit = std::move(fds)});
 }
 
 Status CriuStatus(int exit_status, const std::string& log_path, std::string* remedy) {

@@ -31,6 +31,9 @@ namespace stasis {
   X(kDumpInside, "dump-inside")          \
   X(kDumpAfter, "dump-after")            \
   X(kSaveInside, "save-inside")          \
+  X(kSnapshotInside, "snapshot-inside")  \
+  X(kSnapshotHeld, "snapshot-held")      \
+  X(kEvictInside, "evict-inside")        \
   X(kCommitBefore, "commit-before")      \
   X(kCommitInside, "commit-inside")      \
   X(kCommitAfter, "commit-after")        \

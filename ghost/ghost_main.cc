@@ -137,6 +137,7 @@ Status Serve(const CommandLine& line, const TaskPaths& paths) {
   }
   TellReady(line.ready_fd);
   Server(*job, std::move(listener)).Run(!adopting);
+  job->Tidy();
   return Status();
 }
 

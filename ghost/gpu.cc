@@ -37,21 +37,18 @@ Status GpuMemory::Write(uint64_t offset, std::span<const std::byte> in) const {
   return DriverStatus(Driver().cuMemcpyHtoD_v2(address_ + offset, in.data(), in.size()), "cuMemcpyHtoD");
 }
 
-Status GpuMemory::CopyFrom(const GpuMemory& other) const {
-  STASIS_CHECK(size_ == other.size_);
+Status GpuMemory::CopyFrom(uint64_t offset, const GpuMemory& other, uint64_t other_offset,
+                           uint64_t size) const {
+  STASIS_CHECK(size <= size_ && offset <= size_ - size);
+  STASIS_CHECK(size <= other.size_ && other_offset <= other.size_ - size);
   RETURN_IF_ERROR(gpu_->Use(other.device_));
   CUcontext from = nullptr, to = nullptr;
   RETURN_IF_ERROR(DriverStatus(Driver().cuCtxGetCurrent(&from), "cuCtxGetCurrent"));
   RETURN_IF_ERROR(gpu_->Use(device_));
   RETURN_IF_ERROR(DriverStatus(Driver().cuCtxGetCurrent(&to), "cuCtxGetCurrent"));
-  if (from == to) {
-    RETURN_IF_ERROR(DriverStatus(Driver().cuMemcpyDtoD_v2(address_, other.address_, size_), "cuMemcpyDtoD"));
-  } else {
-    RETURN_IF_ERROR(
-        DriverStatus(Driver().cuMemcpyPeer(address_, to, other.address_, from, size_), "cuMemcpyPeer"));
-  }
-  // Copies within a device are asynchronous to the host.
-  return DriverStatus(Driver().cuCtxSynchronize(), "cuCtxSynchronize");
+  CUdeviceptr target = address_ + offset, source = other.address_ + other_offset;
+  if (from == to) return DriverStatus(Driver().cuMemcpyDtoD_v2(target, source, size), "cuMemcpyDtoD");
+  return DriverStatus(Driver().cuMemcpyPeer(target, to, source, from, size), "cuMemcpyPeer");
 }
 
 Result<Fd> GpuMemory::Export() const {
@@ -154,6 +151,11 @@ Result<GpuMemory> Gpu::Create(int device, uint64_t size) {
   RETURN_IF_ERROR(DriverStatus(Driver().cuMemCreate(&handle, size, &prop, 0), "cuMemCreate")
                       .WithContext("device " + std::to_string(device)));
   return Map(device, handle, size);
+}
+
+Status Gpu::Synchronize(int device) {
+  RETURN_IF_ERROR(Use(device));
+  return DriverStatus(Driver().cuCtxSynchronize(), "cuCtxSynchronize");
 }
 
 void Gpu::Pin(std::span<std::byte> memory) {

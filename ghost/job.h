@@ -14,16 +14,20 @@
 #include <vector>
 
 #include "base/progress.h"
+#include "base/raw_log.h"
 #include "base/status.h"
+#include "dedup/image.h"
 #include "ghost/freezer.h"
 #include "ghost/gpu.h"
 #include "ghost/guard.h"
 #include "ghost/holdings.h"
-#include "ghost/image.h"
 #include "ghost/manifest.h"
 #include "ghost/member.h"
+#include "ghost/moved_files.h"
 #include "ghost/open_files.h"
+#include "ghost/pressure.h"
 #include "ghost/request.h"
+#include "ghost/snapshot.h"
 #include "ghost/steps.h"
 #include "ghost/task_files.h"
 
@@ -55,12 +59,13 @@ class Job {
   TaskRecord record() const;
   // The members' own account, asked now; only while no operation runs.
   Json MemberStatus();
+  // Collects what this ghost has left in the store, when nobody waits for it any more.
+  void Tidy();
 
  private:
   Json RunOnce(const Request& request, Progress& progress, bool* newcomer);
   // Processes of the task that use devices.
   size_t MembersNow() const;
-  void ThawForTheEnd(const std::string& why);
   // What exists only while an operation runs.
   struct Operation {
     Request request;
@@ -70,10 +75,19 @@ class Job {
     Answer answer;
     size_t members = 0;  // processes that used devices when they were asked to stand still
     std::string image_id;
-    std::unique_ptr<FolderImageWriter> writer;
-    std::unique_ptr<FolderImageReader> reader;
+    std::shared_ptr<stasis::Store> store;
+    std::unique_ptr<ImageWriter> writer;
+    std::unique_ptr<ImageReader> reader;
     Manifest manifest;
-    std::optional<Holdings> snapshot;
+    MovedFiles moved;
+    std::optional<TaskQuiesced> quiesced;  // of all processes together
+    // A snapshot, and what is needed to write it while the task runs: see EndSnapshot().
+    std::unique_ptr<Snapshot> snapshot;
+    std::vector<std::string> stream_names;         // by member
+    std::unique_ptr<PressureWatch> pressure;       // while it holds device memory
+    std::vector<std::unique_ptr<Member>> watched;  // connections to who was told of it
+    std::string snapshot_place = "none";
+    std::optional<uint64_t> log_size;              // of output.log at the dump, when it was open
     std::map<std::string, uint64_t> sizes_before;  // of files that are appended to, before the dump
     bool committed = false;
     MonotonicTime stopped_at{};
@@ -86,13 +100,23 @@ class Job {
 
   Job(GhostArguments arguments, TaskPaths paths);
 
-  // job.cc: verbs and the walk
+  static constexpr std::chrono::seconds kThawTime{30};
+  // Folders of an image, and what is in them.
+  static constexpr char kCriuFolder[] = "criu";
+  static constexpr char kFilesFolder[] = "files";
+  static constexpr char kLogCopy[] = "output.log";
+  static void Log(LogLevel level, const std::string& text) { RawLog(level, "%s", text.c_str()); }
+
+  // job.cc: verbs, and what is checked before anything is touched
   Status Begin(std::vector<Step>* plan);
   Status BeginRestore();
   Status BeginCheckpoint();
   Status BeginMigrate();
   Status PlaceAll(const std::vector<int>& gpus);
-  Status CancelTask();
+  bool TaskAlive() const;
+  void SetRecord(const std::string& state);
+
+  // job_walk.cc: the walk along a plan, and back
   Status Walk(const std::vector<Step>& plan);
   Status Take(Step step);
   Status Do(Step step);
@@ -100,12 +124,26 @@ class Job {
   void TryBack(Phase goal);
   void Report(const Status& status);
   void FillAnswer();
-  void SetRecord(const std::string& state);
+  void FillCheckpoint();
+  void FillActive();
+
+  // job_guardian.cc: what another ghost needs to go on, and going on
   Status Publish(std::optional<Step> step, bool with_fds);
   Json StateJson(std::optional<Step> step) const;
   Status Recover(Phase goal, const Json& state);
   Status FindRealPhase(Phase goal);
-  bool TaskAlive() const;
+
+  // job_end.cc: the end of processes
+  Status CancelTask();
+  Status EndTask(Duration grace);
+  Status KillTree(pid_t root);
+  void ThawForTheEnd(const std::string& why);
+
+  // job_store.cc: the store
+  Result<std::shared_ptr<stasis::Store>> OpenStore();
+  Status ChooseImage();
+  void Sweep();
+  Status OnDisk(Status status);
 
   // job_task.cc: steps that speak to the task
   Status ConnectMembers();
@@ -115,8 +153,10 @@ class Job {
   Status GreetAgain(Member& member, HeldMember* held);
   TaskStrategy StrategyOf(const Member& member) const;
   Status Quiesce();
+  void NoteQuiesced(const std::vector<TaskQuiesced>& answers, MonotonicTime asked);
   Status HandOver();
   Status HandOverMember(Member& member, HeldMember* held);
+  Status AskActive(Member& member, HeldMember* held);
   Status Release(bool only_quiesced);
   Status Deafen();
   Status Listen();
@@ -124,6 +164,7 @@ class Job {
   Status Attach();
   Status AttachMember(Member& member, const HeldMember& held);
   Status Reopen();
+  Result<TaskResume> ResumeOf(const HeldMember& held, const std::map<int, uint64_t>& device_bytes) const;
   Status Drop();
   Result<TaskState> StateOf(Member& member);
 
@@ -137,19 +178,28 @@ class Job {
   Status Move();
   Status NotePlacedUuids();
 
-  // job_image.cc: steps that use CRIU and images
+  // job_dump.cc: checkpoint, by CRIU and into the store
   Status Dump();
+  Status KeepMemory();
+  Status TakeSnapshot();
   Status SaveMemory();
+  Status SaveSnapshot();
+  void EndSnapshot();
   Status RunCriuDump(const std::string& folder);
-  Status DescribeDump(const std::string& criu_folder, const std::string& files_folder);
+  Status DescribeDump(const std::string& criu_folder);
+  Status WhyNotDumped(Status dumped, Status kept);
+  void CopyLog(const std::string& files_folder);
+  Status AddDump();
   Status Commit();
-  Status EndTask(Duration grace);
+
+  // job_restore.cc: restore
   Status Revive();
+  Status ReviveFiles();
+  Status LoadImageMemory();
   Status RunCriuRestore();
   Status AdoptProcesses(pid_t root);
   Status CheckImageFits();
   void Abandon();
-  Status KillTree(pid_t root);
 
   const GhostArguments arguments_;
   const TaskPaths paths_;
@@ -168,6 +218,7 @@ class Job {
   std::vector<std::unique_ptr<Member>> members_;  // as holdings_.members from kHandedOver on; null: deaf
   std::unique_ptr<Gpu> gpu_;
   pid_t criu_pid_ = 0;
+  bool untidy_ = false;  // something of ours in the store is of no use any more
 
   Guard guard_;
   CancelFlag cancel_;

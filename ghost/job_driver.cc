@@ -85,11 +85,15 @@ Status Job::Store() {
   // A resume that is undone finds the copy that it came from.
   if (!holdings_.in_host() && !holdings_.on_disk()) {
     ASSIGN_OR_RETURN(Gpu * gpu, OpenGpu());
-    if (op_.progress) op_.progress->Begin(RowOf(Step::kStore).what, holdings_.bytes());
+    if (op_.progress) op_.progress->Begin(RowOf(Step::kStore).what, holdings_.active_bytes());
     CopyContext context{op_.progress, &cancel_};
-    RETURN_IF_ERROR(residency_ == Residency::kHost
-                        ? holdings_.CopyToHost(*gpu, context)
-                        : holdings_.CopyToDisk(*gpu, paths_.state, "held", context));
+    if (residency_ == Residency::kHost) {
+      RETURN_IF_ERROR(holdings_.CopyToHost(*gpu, context));
+    } else {
+      ASSIGN_OR_RETURN(op_.store, OpenStore());
+      untidy_ = true;
+      RETURN_IF_ERROR(OnDisk(holdings_.CopyToDisk(*gpu, op_.store, config_.name, context)));
+    }
   }
   holdings_.DropDevice();
   gpu_.reset();
@@ -99,7 +103,7 @@ Status Job::Store() {
 Status Job::LoadMemory() {
   if (holdings_.bytes() == 0 || holdings_.on_device()) return Status();
   ASSIGN_OR_RETURN(Gpu * gpu, OpenGpu());
-  if (op_.progress) op_.progress->Begin(RowOf(Step::kLoad).what, holdings_.bytes());
+  if (op_.progress) op_.progress->Begin(RowOf(Step::kLoad).what, holdings_.active_bytes());
   Status status = holdings_.CopyToDevice(*gpu, {op_.progress, nullptr});
   if (status.code() == StatusCode::kResourceExhausted) {
     op_.answer.remedy = "free device memory, or name another device with --gpus";

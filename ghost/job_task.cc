@@ -18,6 +18,7 @@ constexpr std::chrono::seconds kPromptTime(30);
 constexpr std::chrono::seconds kRebuildTime(300);
 // What a process may take beyond the deadline that it was given itself.
 constexpr std::chrono::seconds kGrace(5);
+constexpr size_t kMaxRanges = 1 << 24;
 
 template <typename Writer>
 std::vector<std::byte> Payload(const Writer& write) {
@@ -121,24 +122,35 @@ Status Job::ConnectMembers() {
 
 Status Job::Quiesce() {
   RETURN_IF_ERROR(ConnectMembers());
-  op_.stopped_at = Clock::Real().Now();
-  Deadline deadline = Deadline::After(op_.request.deadline);
+  MonotonicTime asked = Clock::Real().Now();
+  op_.stopped_at = asked;
+  // The deadline is for standing still, after the waiting.
+  Deadline deadline = Deadline::After(op_.request.wait_low + op_.request.deadline);
   TaskQuiesce quiesce;
   quiesce.deadline_ms = static_cast<uint32_t>(op_.request.deadline / std::chrono::milliseconds(1));
+  quiesce.wait_low_ms = static_cast<uint32_t>(op_.request.wait_low / std::chrono::milliseconds(1));
   // All gates close before anybody is waited for: members may depend on each other.
   for (auto& member : members_) {
     RETURN_IF_ERROR(member->Send(TaskMessage::kQuiesce, Encode(quiesce), {}, deadline));
   }
   Status first;
+  std::vector<TaskQuiesced> answers;
   for (auto& member : members_) {
     std::vector<TaskBlocker> blockers;
     Deadline patience = Deadline::After(deadline.Remaining() + kGrace);
-    Status status = member->Receive(patience, &cancel_, &blockers).status();
+    Result<Message> answer = member->Receive(patience, &cancel_, &blockers);
+    Result<TaskQuiesced> quiesced =
+        answer.ok() ? DecodeTaskQuiesced(answer->payload) : Result<TaskQuiesced>(answer.status());
+    if (quiesced.ok()) answers.push_back(*quiesced);
+    Status status = quiesced.status();
     std::vector<Blocker> described = DescribeBlockers(member->pid(), blockers);
     op_.answer.blockers.insert(op_.answer.blockers.end(), described.begin(), described.end());
     if (!status.ok() && first.ok()) first = std::move(status);
   }
-  if (first.ok()) return Status();
+  if (first.ok()) {
+    NoteQuiesced(answers, asked);
+    return Status();
+  }
   if (first.code() == StatusCode::kTimeout) {
     op_.answer.remedy = "try again later, or with a longer --deadline";
   }
@@ -148,8 +160,26 @@ Status Job::Quiesce() {
   return first;
 }
 
+// The standstill begins with the first process that stands still.
+void Job::NoteQuiesced(const std::vector<TaskQuiesced>& answers, MonotonicTime asked) {
+  if (answers.empty()) return;
+  TaskQuiesced all;
+  all.at_low = true;
+  uint32_t first = UINT32_MAX;
+  for (const TaskQuiesced& each : answers) {
+    all.active_bytes += each.active_bytes;
+    all.low_bytes += each.low_bytes;
+    all.high_bytes += each.high_bytes;
+    all.waited_ms = std::max(all.waited_ms, each.waited_ms);
+    all.at_low = all.at_low && each.at_low;
+    first = std::min(first, each.waited_ms);
+  }
+  // What a process says of itself moves no clock of ours.
+  op_.stopped_at = std::min<MonotonicTime>(asked + std::chrono::milliseconds(first), Clock::Real().Now());
+  op_.quiesced = all;
+}
+
 Status Job::HandOverMember(Member& member, HeldMember* held) {
-  uint64_t offset = 0;
   held->extents.clear();
   for (;;) {
     uint32_t index = static_cast<uint32_t>(held->extents.size());
@@ -159,14 +189,29 @@ Status Job::HandOverMember(Member& member, HeldMember* held) {
     ASSIGN_OR_RETURN(std::vector<TaskExtent> extents, DecodeTaskExtents(answer.payload));
     if (extents.size() != answer.fds.size())
       return Status(StatusCode::kCorrupt, "memory without descriptors");
-    if (extents.empty()) return Status();
+    if (extents.empty()) return OrderExtents(&held->extents);
     for (size_t i = 0; i < extents.size(); ++i) {
       auto place = held->placed.find(extents[i].device);
       if (place == held->placed.end()) return Status(StatusCode::kCorrupt, "memory on an unknown device");
-      held->extents.push_back({extents[i], place->second, offset, std::move(answer.fds[i])});
-      offset += extents[i].size;
+      held->extents.push_back({extents[i], place->second, std::move(answer.fds[i])});
     }
   }
+}
+
+Status Job::AskActive(Member& member, HeldMember* held) {
+  std::vector<TaskRange> ranges;
+  for (;;) {
+    uint32_t index = static_cast<uint32_t>(ranges.size());
+    ASSIGN_OR_RETURN(Message answer,
+                     member.Call(TaskMessage::kActive, Payload([&](PayloadWriter& out) { out.U32(index); }),
+                                 {}, Deadline::After(kPromptTime)));
+    ASSIGN_OR_RETURN(std::vector<TaskRange> more, DecodeTaskRanges(answer.payload));
+    if (more.empty()) break;
+    ranges.insert(ranges.end(), more.begin(), more.end());
+    if (ranges.size() > kMaxRanges) return Status(StatusCode::kCorrupt, "too many ranges of active memory");
+  }
+  ASSIGN_OR_RETURN(held->ranges, ActiveRanges(held->extents, std::move(ranges)));
+  return Status();
 }
 
 // What a process said of itself while it ran may be out of date: it may have made its first call, one that
@@ -180,8 +225,10 @@ Status Job::GreetAgain(Member& member, HeldMember* held) {
 
 Status Job::HandOver() {
   for (size_t i = 0; i < members_.size(); ++i) {
-    RETURN_IF_ERROR(GreetAgain(*members_[i], &holdings_.members[i]));
-    RETURN_IF_ERROR(HandOverMember(*members_[i], &holdings_.members[i]));
+    Status status = GreetAgain(*members_[i], &holdings_.members[i]);
+    if (status.ok()) status = HandOverMember(*members_[i], &holdings_.members[i]);
+    if (status.ok()) status = AskActive(*members_[i], &holdings_.members[i]);
+    RETURN_IF_ERROR(status.WithContext("process " + Named(members_[i]->pid())));
   }
   return NotePlacedUuids();
 }
@@ -308,14 +355,41 @@ Status Job::Attach() {
   return Status();
 }
 
+// What is held on the devices that this process sees, whoever of the task it was copied from.
+Result<TaskResume> Job::ResumeOf(const HeldMember& held, const std::map<int, uint64_t>& device_bytes) const {
+  TaskResume resume;
+  for (auto [ordinal, physical] : held.placements) {
+    auto found = device_bytes.find(physical);
+    if (found != device_bytes.end()) resume.held.push_back({ordinal, found->second});
+  }
+  return resume;
+}
+
 Status Job::Reopen() {
+  std::map<int, uint64_t> device_bytes;
+  if (op_.snapshot) device_bytes = op_.snapshot->DeviceBytes();
+  if (!device_bytes.empty()) {
+    ASSIGN_OR_RETURN(op_.pressure, PressureWatch::Start(*op_.snapshot, members_.size()));
+  }
   Status first;
-  for (auto& member : members_) {
-    Status status = member->Call(TaskMessage::kResume, Encode(TaskResume()), {}, Deadline::After(kPromptTime)).status();
+  for (size_t i = 0; i < members_.size(); ++i) {
+    TaskResume resume;
+    std::vector<Fd> fds;
+    if (op_.pressure) {
+      ASSIGN_OR_RETURN(resume, ResumeOf(holdings_.members[i], device_bytes));
+      if (!resume.held.empty()) {
+        ASSIGN_OR_RETURN(fds, op_.pressure->DescriptorsOf(i));
+      }
+    }
+    Status status =
+        members_[i]
+            ->Call(TaskMessage::kResume, Encode(resume), std::move(fds), Deadline::After(kPromptTime))
+            .status();
     if (!status.ok() && first.ok()) first = std::move(status);
   }
   RETURN_IF_ERROR(first);
   op_.standstill = Clock::Real().Now() - op_.stopped_at;
+  if (op_.pressure) op_.watched = std::move(members_);
   members_.clear();
   holdings_.Clear();
   restored_ = false;
@@ -325,6 +399,39 @@ Status Job::Reopen() {
 Status Job::Drop() {
   for (HeldMember& member : holdings_.members) member.extents.clear();
   return Status();
+}
+
+Json Job::MemberStatus() {
+  Json list = Json::array();
+  if (phase_ != Phase::kRunning || !TaskAlive()) return list;
+  Result<std::vector<pid_t>> tree = ProcessTree(process_.init_pid);
+  if (!tree.ok()) return list;
+  Deadline deadline = Deadline::After(std::chrono::seconds(1));
+  for (const MemberSocket& socket : FindMembers(paths_.Ctl(), *tree)) {
+    Result<std::unique_ptr<Member>> member = Member::Connect(socket.path, socket.pid, deadline);
+    if (!member.ok()) continue;
+    Result<Message> answer = (*member)->Call(TaskMessage::kStatus, {}, {}, deadline);
+    if (!answer.ok()) continue;
+    Result<TaskStatus> status = DecodeTaskStatus(answer->payload);
+    if (!status.ok()) continue;
+    list.push_back({{"pid", socket.pid},
+                    {"nspid", socket.nspid},
+                    {"state", TaskStateName(status->state)},
+                    {"strategy", TaskStrategyName(StrategyOf(**member))},
+                    {"threads", status->threads},
+                    {"allocations", status->allocations},
+                    {"allocated_bytes", status->allocated_bytes},
+                    {"extents", status->extents},
+                    {"extent_bytes", status->extent_bytes},
+                    {"host_bytes", status->host_bytes},
+                    {"active_bytes", status->active_bytes},
+                    {"active_low_bytes", status->low_bytes},
+                    {"active_high_bytes", status->high_bytes},
+                    {"iterations", status->iterations},
+                    {"ignored_notes", status->ignored_notes},
+                    {"records", status->records}});
+  }
+  return list;
 }
 
 }  // namespace stasis

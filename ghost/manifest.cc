@@ -17,6 +17,7 @@ constexpr size_t kMaxFiles = 1 << 20;
 constexpr size_t kMaxMembers = 4096;
 constexpr size_t kMaxDevices = 64;
 constexpr size_t kMaxExtents = 1 << 22;
+constexpr size_t kMaxRanges = 1 << 24;
 constexpr uint64_t kMaxPid = 1 << 22;
 constexpr uint64_t kMaxBytes = 1ull << 50;
 constexpr uint64_t kMaxAddress = 1ull << 57;
@@ -56,39 +57,57 @@ bool IsAbsolute(const std::string& path) {
 }
 
 Json MemberJson(const ManifestMember& member) {
-  Json devices = Json::array(), extents = Json::array();
+  Json devices = Json::array(), extents = Json::array(), ranges = Json::array();
   for (const TaskDevice& device : member.devices) devices.push_back(DeviceJson(device));
-  for (const ManifestExtent& e : member.extents) {
-    extents.push_back({{"id", e.extent.id},
-                       {"device", e.extent.device},
-                       {"address", e.extent.address},
-                       {"size", e.extent.size},
-                       {"offset", e.offset}});
+  for (const TaskExtent& e : member.extents) {
+    extents.push_back({{"id", e.id}, {"device", e.device}, {"address", e.address}, {"size", e.size}});
   }
+  for (const TaskRange& range : member.ranges)
+    ranges.push_back({{"address", range.address}, {"size", range.size}});
   return {{"nspid", member.nspid},
           {"strategy", TaskStrategyName(member.strategy)},
           {"driver_version", member.driver_version},
           {"devices", std::move(devices)},
           {"placed_uuids", HexOf(member.placed_uuids)},
           {"stream", member.stream},
-          {"extents", std::move(extents)}};
+          {"extents", std::move(extents)},
+          {"ranges", std::move(ranges)}};
 }
 
 void ParseExtents(const std::vector<const Json*>& list, ManifestMember* member, JsonFields& out) {
-  uint64_t end = 0;
+  uint64_t end = 0, total = 0;
   for (const Json* element : list) {
     JsonFields fields(*element, "extent");
-    ManifestExtent e;
-    e.extent.id = fields.Number("id");
-    e.extent.device = static_cast<int32_t>(fields.Number("device", kMaxDevices - 1));
-    e.extent.address = fields.Number("address", kMaxAddress);
-    e.extent.size = fields.Number("size", kMaxBytes);
-    e.offset = fields.Number("offset", kMaxBytes);
-    if (e.extent.size == 0 || e.offset != end) fields.Fail("does not follow the one before it");
+    TaskExtent e;
+    e.id = fields.Number("id");
+    e.device = static_cast<int32_t>(fields.Number("device", kMaxDevices - 1));
+    e.address = fields.Number("address", kMaxAddress);
+    e.size = fields.Number("size", kMaxBytes);
+    if (e.size == 0 || e.address < end) fields.Fail("does not follow the one before it");
     if (!fields.ok()) return out.Fail(std::string(fields.Finish().message()));
-    end = e.offset + e.extent.size;
-    if (end > kMaxBytes) return out.Fail("holds more than a machine can");
+    end = e.address + e.size;
+    total += e.size;
+    if (total > kMaxBytes) return out.Fail("holds more than a machine can");
     member->extents.push_back(e);
+  }
+}
+
+void ParseRanges(const std::vector<const Json*>& list, ManifestMember* member, JsonFields& out) {
+  uint64_t end = 0;
+  auto e = member->extents.begin();
+  for (const Json* element : list) {
+    JsonFields fields(*element, "range");
+    TaskRange range;
+    range.address = fields.Number("address", kMaxAddress);
+    range.size = fields.Number("size", kMaxBytes);
+    while (e != member->extents.end() && e->address + e->size <= range.address) ++e;
+    bool inside = e != member->extents.end() && range.address >= e->address &&
+                  range.size <= e->address + e->size - range.address;
+    if (range.size == 0 || range.address < end) fields.Fail("does not follow the one before it");
+    if (!inside) fields.Fail("is not within an extent");
+    if (!fields.ok()) return out.Fail(std::string(fields.Finish().message()));
+    end = range.address + range.size;
+    member->ranges.push_back(range);
   }
 }
 
@@ -104,12 +123,13 @@ Result<ManifestMember> ParseMember(const Json& json) {
   member.placed_uuids = UnhexAll(fields.Strings("placed_uuids", kMaxDevices, 32));
   member.stream = fields.String("stream", 255);
   ParseExtents(fields.Objects("extents", kMaxExtents), &member, fields);
+  ParseRanges(fields.Objects("ranges", kMaxRanges), &member, fields);
   bool reconstruct = strategy == TaskStrategyName(TaskStrategy::kReconstruct);
   member.strategy = reconstruct ? TaskStrategy::kReconstruct : TaskStrategy::kDriverCheckpoint;
   if (!reconstruct && strategy != TaskStrategyName(TaskStrategy::kDriverCheckpoint)) {
     fields.Fail("has an unknown strategy");
   }
-  if (member.extents.empty() != member.stream.empty() ||
+  if (member.ranges.empty() != member.stream.empty() ||
       (!member.stream.empty() && !IsPlainName(member.stream))) {
     fields.Fail("names a stream wrongly");
   }
@@ -184,7 +204,15 @@ std::vector<std::string> UnhexAll(const std::vector<std::string>& texts) {
 uint64_t Manifest::DeviceBytes() const {
   uint64_t bytes = 0;
   for (const ManifestMember& member : members) {
-    for (const ManifestExtent& e : member.extents) bytes += e.extent.size;
+    for (const TaskExtent& e : member.extents) bytes += e.size;
+  }
+  return bytes;
+}
+
+uint64_t Manifest::ActiveBytes() const {
+  uint64_t bytes = 0;
+  for (const ManifestMember& member : members) {
+    for (const TaskRange& range : member.ranges) bytes += range.size;
   }
   return bytes;
 }
@@ -208,6 +236,7 @@ Json ManifestJson(const Manifest& manifest) {
           {"program_nspid", manifest.program_nspid},
           {"log", manifest.log},
           {"log_copied", manifest.log_copied},
+          {"ctl", manifest.ctl},
           {"programs", std::move(programs)},
           {"files", std::move(files)},
           {"members", std::move(members)}};
@@ -227,6 +256,8 @@ Result<Manifest> ParseManifest(const Json& json) {
   manifest.log = fields.String("log");
   manifest.log_copied = fields.Bool("log_copied");
   if (!manifest.log.empty() && !IsAbsolute(manifest.log)) fields.Fail("has an unusable log path");
+  manifest.ctl = fields.String("ctl");
+  if (!IsAbsolute(manifest.ctl)) fields.Fail("has an unusable folder of sockets");
   for (const Json* p : fields.Objects("programs", kMaxPrograms))
     manifest.programs.push_back(ParseProgram(*p, fields));
   for (const Json* f : fields.Objects("files", kMaxFiles)) manifest.files.push_back(ParseFile(*f, fields));

@@ -1,4 +1,4 @@
-// What an image says about the task in it: the `meta` of ghost/image.h.
+// What an image says about the task in it: the `meta` of dedup/image.h.
 //
 // Untrusted input: Parse() checks every field; whoever uses a field as a path, an index or a size may rely on
 // what is written here.
@@ -32,11 +32,6 @@ struct ManifestFile {
   bool writable = false;
 };
 
-struct ManifestExtent {
-  TaskExtent extent;
-  uint64_t offset = 0;  // in the member's stream
-};
-
 // One process of the task that uses CUDA.
 struct ManifestMember {
   pid_t nspid = 0;
@@ -44,8 +39,9 @@ struct ManifestMember {
   int32_t driver_version = 0;
   std::vector<TaskDevice> devices;        // uuid as raw bytes, as in TaskDevice
   std::vector<std::string> placed_uuids;  // raw, of the physical devices, for kDriverCheckpoint; else empty
-  std::string stream;                     // of the image; empty when it has no device memory
-  std::vector<ManifestExtent> extents;
+  std::string stream;                     // of the image; empty when it has no active memory
+  std::vector<TaskExtent> extents;        // ascending by address, disjoint
+  std::vector<TaskRange> ranges;  // active: ascending, disjoint, each within one extent; they are the stream
 };
 
 struct Manifest {
@@ -59,11 +55,13 @@ struct Manifest {
   pid_t program_nspid = 0;
   std::string log;  // absolute path of output.log, empty: none
   bool log_copied = false;
+  std::string ctl;  // absolute path of the folder of its control sockets
   std::vector<ManifestProgram> programs;
   std::vector<ManifestFile> files;
   std::vector<ManifestMember> members;
 
-  uint64_t DeviceBytes() const;
+  uint64_t DeviceBytes() const;  // of extents
+  uint64_t ActiveBytes() const;  // of streams
 };
 
 // One device as JSON, and back: a failure is noted in `out`.
@@ -74,7 +72,7 @@ std::vector<std::string> HexOf(const std::vector<std::string>& raw);
 std::vector<std::string> UnhexAll(const std::vector<std::string>& texts);
 
 Json ManifestJson(const Manifest& manifest);
-// kCorrupt, naming the field. Extents lie one after another in their stream without overlap.
+// kCorrupt, naming the field.
 Result<Manifest> ParseManifest(const Json& json);
 
 // The instruction set extensions of this machine's CPU that compilers and libraries choose code by, sorted.

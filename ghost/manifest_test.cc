@@ -20,6 +20,7 @@ Manifest Example() {
   manifest.init_nspid = 1;
   manifest.program_nspid = 2;
   manifest.log = "/l/output.log";
+  manifest.ctl = "/r/tasks/t/ctl";
   manifest.programs = {{"/bin/sh", "00ff", 10, 20}};
   manifest.files = {{"/l/output.log", 30, true}};
   ManifestMember member;
@@ -27,7 +28,8 @@ Manifest Example() {
   member.driver_version = 13000;
   member.devices = {{0, 1, std::string(16, '\x7f'), "GPU", 1 << 30, 120, true}};
   member.stream = "device-2";
-  member.extents = {{{1, 0, 0x10000, 2 << 20}, 0}, {{2, 0, 0x900000, 4 << 20}, 2 << 20}};
+  member.extents = {{1, 0, 0x10000, 2 << 20}, {2, 0, 0x900000, 4 << 20}};
+  member.ranges = {{0x10000, 4096}, {0x20000, 512}, {0x900000, 4 << 20}};
   manifest.members = {member};
   return manifest;
 }
@@ -38,6 +40,7 @@ TEST(ManifestTest, WhatWasWrittenIsRead) {
   ASSERT_OK(manifest.status());
   EXPECT_EQ(ManifestJson(*manifest), json);
   EXPECT_EQ(manifest->DeviceBytes(), 6u << 20);
+  EXPECT_EQ(manifest->ActiveBytes(), (4u << 20) + 4096 + 512);
   EXPECT_EQ(manifest->members[0].devices[0].uuid, std::string(16, '\x7f'));
 }
 
@@ -63,10 +66,19 @@ TEST(ManifestTest, LiesAreRefused) {
       [](Json& j) { j["files"][0]["path"] = "relative"; },
       [](Json& j) { j["programs"][0]["path"] = "/.."; },
       [](Json& j) { j["log"] = "output.log"; },
+      [](Json& j) { j["ctl"] = "/r/../ctl"; },
       [](Json& j) { j["members"][0]["stream"] = "../secret"; },
       [](Json& j) { j["members"][0]["stream"] = ""; },
       [](Json& j) { j["members"][0]["strategy"] = "magic"; },
-      [](Json& j) { j["members"][0]["extents"][1]["offset"] = 0; },
+      [](Json& j) { j["members"][0]["extents"][1]["address"] = 0x10000; },
+      [](Json& j) { j["members"][0]["ranges"][1]["address"] = 0x10800; },
+      [](Json& j) { j["members"][0]["ranges"][0]["address"] = 0x20000; },
+      [](Json& j) { j["members"][0]["ranges"][0]["address"] = 0xf000; },
+      [](Json& j) { j["members"][0]["ranges"][2]["size"] = (4 << 20) + 1; },
+      [](Json& j) { j["members"][0]["ranges"][2]["size"] = UINT64_MAX; },
+      [](Json& j) { j["members"][0]["ranges"][2]["address"] = 0x800000; },
+      [](Json& j) { j["members"][0]["ranges"][2]["size"] = 0; },
+      [](Json& j) { j["members"][0]["ranges"] = Json::array(); },
       [](Json& j) { j["members"][0]["extents"][0]["size"] = 0; },
       [](Json& j) { j["members"][0]["extents"][0]["size"] = UINT64_MAX; },
       [](Json& j) { j["members"][0]["extents"][0]["device"] = -1; },

@@ -22,12 +22,24 @@ void ReadDeadline(JsonFields& fields, Request* request) {
   request->deadline = std::chrono::milliseconds(fields.NumberOr("deadline_ms", 30000, kMaxWaitMs));
 }
 
+void ReadWaitLow(JsonFields& fields, Request* request) {
+  request->wait_low = std::chrono::milliseconds(fields.NumberOr("wait_low_ms", 0, kMaxWaitMs));
+}
+
+void ReadSnapshot(JsonFields& fields, Request* request) {
+  if (!FindSnapshotMode(fields.StringOr("snapshot", "auto", 16), &request->snapshot)) {
+    fields.Fail("has an unknown snapshot; there are auto, device, host and off");
+  }
+  request->snapshot_host_percent = static_cast<unsigned>(fields.NumberOr("snapshot_host_percent", 50, 100));
+}
+
 void ReadVerbFields(JsonFields& fields, Request* request) {
   switch (request->verb) {
     case Verb::kStatus:
       return;
     case Verb::kPause:
       ReadDeadline(fields, request);
+      ReadWaitLow(fields, request);
       request->freeze = fields.BoolOr("freeze", true);
       if (!FindResidency(fields.StringOr("residency", "device", 16), &request->residency)) {
         fields.Fail("has an unknown residency; there are device, host and disk");
@@ -35,6 +47,8 @@ void ReadVerbFields(JsonFields& fields, Request* request) {
       return;
     case Verb::kCheckpoint:
       ReadDeadline(fields, request);
+      ReadWaitLow(fields, request);
+      ReadSnapshot(fields, request);
       request->stop = fields.BoolOr("stop", false);
       return;
     case Verb::kRestore:

@@ -11,6 +11,7 @@
 #include "dedup/json.h"
 #include "ghost/blockers.h"
 #include "ghost/holdings.h"
+#include "ghost/snapshot.h"
 
 namespace stasis {
 
@@ -23,6 +24,9 @@ struct Request {
   Residency residency = Residency::kDevice;
   bool freeze = true;
   bool stop = false;
+  Duration wait_low{};  // how long the lowest point of active memory may be waited for
+  SnapshotMode snapshot = SnapshotMode::kAuto;
+  unsigned snapshot_host_percent = 50;  // of this machine's free memory
   std::string image;
   std::vector<int> gpus;
   bool whole_task = true;  // of kCancel

@@ -12,6 +12,8 @@ TEST(RequestTest, DefaultsAreThoseOfTheProtocol) {
   EXPECT_EQ(request->residency, Residency::kDevice);
   EXPECT_EQ(request->deadline, Duration(std::chrono::seconds(30)));
   EXPECT_TRUE(request->freeze);
+  EXPECT_EQ(request->wait_low, Duration::zero());
+  EXPECT_EQ(ParseRequest(R"({"verb":"checkpoint"})")->snapshot, SnapshotMode::kAuto);
 }
 
 TEST(RequestTest, EveryFieldIsRead) {
@@ -28,18 +30,40 @@ TEST(RequestTest, EveryFieldIsRead) {
   Result<Request> cancel = ParseRequest(R"({"verb":"cancel","what":"operation"})");
   ASSERT_TRUE(cancel.ok());
   EXPECT_FALSE(cancel->whole_task);
-  EXPECT_TRUE(ParseRequest(R"({"verb":"checkpoint","stop":true})")->stop);
+  Result<Request> checkpoint = ParseRequest(
+      R"({"verb":"checkpoint","stop":true,"wait_low_ms":500,"snapshot":"host","snapshot_host_percent":7})");
+  ASSERT_TRUE(checkpoint.ok());
+  EXPECT_TRUE(checkpoint->stop);
+  EXPECT_EQ(checkpoint->wait_low, Duration(std::chrono::milliseconds(500)));
+  EXPECT_EQ(checkpoint->snapshot, SnapshotMode::kHost);
+  EXPECT_EQ(checkpoint->snapshot_host_percent, 7u);
 }
 
 TEST(RequestTest, AnythingElseIsInvalid) {
-  for (const char* text :
-       {"", "null", "[]", "{}", R"({"verb":7})", R"({"verb":"explode"})", R"({"verb":"status","x":1})",
-        R"({"verb":"pause","residency":"moon"})", R"({"verb":"pause","deadline_ms":-1})",
-        R"({"verb":"pause","deadline_ms":1.5})", R"({"verb":"pause","deadline_ms":99999999999})",
-        R"({"verb":"migrate"})", R"({"verb":"migrate","gpus":[]})", R"({"verb":"migrate","gpus":["0"]})",
-        R"({"verb":"resume","gpus":[-1]})", R"({"verb":"restore","image":5})",
-        R"({"verb":"cancel","what":"all"})", R"({"verb":"pause","freeze":1})",
-        R"({"verb":"checkpoint","gpus":[0]})"}) {
+  for (const char* text : {"",
+                           "null",
+                           "[]",
+                           "{}",
+                           R"({"verb":7})",
+                           R"({"verb":"explode"})",
+                           R"({"verb":"status","x":1})",
+                           R"({"verb":"pause","residency":"moon"})",
+                           R"({"verb":"pause","deadline_ms":-1})",
+                           R"({"verb":"pause","deadline_ms":1.5})",
+                           R"({"verb":"pause","deadline_ms":99999999999})",
+                           R"({"verb":"migrate"})",
+                           R"({"verb":"migrate","gpus":[]})",
+                           R"({"verb":"migrate","gpus":["0"]})",
+                           R"({"verb":"resume","gpus":[-1]})",
+                           R"({"verb":"restore","image":5})",
+                           R"({"verb":"cancel","what":"all"})",
+                           R"({"verb":"pause","freeze":1})",
+                           R"({"verb":"checkpoint","gpus":[0]})",
+                           R"({"verb":"checkpoint","snapshot":"moon"})",
+                           R"({"verb":"checkpoint","snapshot_host_percent":101})",
+                           R"({"verb":"pause","snapshot":"off"})",
+                           R"({"verb":"pause","wait_low_ms":-1})",
+                           R"({"verb":"resume","wait_low_ms":1})"}) {
     EXPECT_EQ(ParseRequest(text).status().code(), StatusCode::kInvalidArgument) << text;
   }
 }

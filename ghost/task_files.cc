@@ -26,7 +26,8 @@ Status CheckVersion(JsonFields& fields) {
 }  // namespace
 
 TaskPaths PathsOf(const std::string& state_dir, const std::string& run_dir, const std::string& name) {
-  return {name, state_dir + "/tasks/" + name, run_dir + "/tasks/" + name, state_dir + "/images/" + name};
+  return {name, state_dir + "/tasks/" + name, run_dir + "/tasks/" + name, state_dir + "/store",
+          state_dir + "/images/" + name};
 }
 
 Result<Json> ReadTaskJson(const TaskPaths& paths) { return ReadJson(paths.state + "/task.json"); }

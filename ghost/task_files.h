@@ -17,13 +17,16 @@ namespace stasis {
 // Where everything of one task lies.
 struct TaskPaths {
   std::string name;
-  std::string state;   // <state dir>/tasks/NAME
-  std::string run;     // <run dir>/tasks/NAME
-  std::string images;  // <state dir>/images/NAME
+  std::string state;    // <state dir>/tasks/NAME
+  std::string run;      // <run dir>/tasks/NAME
+  std::string store;    // <state dir>/store
+  std::string folders;  // <state dir>/images/NAME: where images of version 1 are
 
   std::string Ctl() const { return run + "/ctl"; }
   std::string Socket() const { return run + "/ghost.sock"; }
-  std::string Held() const { return state + "/held"; }
+  std::string Dump() const { return state + "/dump.partial"; }       // what CRIU has dumped, on its way
+  std::string Revive() const { return state + "/restore.partial"; }  // what CRIU restores from
+  std::string Image(const std::string& id) const { return store + "/images/" + name + "/" + id + ".image"; }
 };
 TaskPaths PathsOf(const std::string& state_dir, const std::string& run_dir, const std::string& name);
 

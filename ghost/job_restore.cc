@@ -1,0 +1,137 @@
+// Restore: files, processes and device memory from an image.
+#include <signal.h>
+
+#include <cstdlib>
+
+#include "base/files.h"
+#include "ghost/beside.h"
+#include "ghost/child.h"
+#include "ghost/criu.h"
+#include "ghost/job.h"
+#include "ghost/proc.h"
+#include "ghost/programs.h"
+
+namespace stasis {
+namespace {
+
+constexpr std::chrono::minutes kRestoreTime(30);
+
+}  // namespace
+
+Status Job::CheckImageFits() {
+  const Manifest& manifest = op_.manifest;
+  if (manifest.machine != MachineName()) {
+    return Status(StatusCode::kUnsupported, "the image is of a " + manifest.machine + " machine");
+  }
+  RETURN_IF_ERROR(CheckCpuFeatures(manifest.cpu_features, CpuFeatures()));
+  RETURN_IF_ERROR(CheckPrograms(manifest.programs, &op_.answer.remedy));
+  for (const ManifestMember& member : manifest.members) {
+    HeldMember described;
+    described.nspid = member.nspid;
+    described.ranges = member.ranges;
+    if (member.stream != described.stream())
+      return Status(StatusCode::kCorrupt, "image " + op_.image_id + ": stream " + member.stream);
+    std::vector<HeldMember> one;
+    one.push_back(std::move(described));
+    RETURN_IF_ERROR(CheckStreams(one, *op_.reader));
+  }
+  return Status();
+}
+
+Status Job::RunCriuRestore() {
+  std::string work = paths_.state + "/restore";
+  RETURN_IF_ERROR(RemoveTree(work));
+  RETURN_IF_ERROR(MakeFolders(work));
+  std::string images = paths_.Revive() + "/" + kCriuFolder;
+  RETURN_IF_ERROR(MakeFolders(images));
+  RETURN_IF_ERROR(OnDisk(op_.reader->ExtractFolder(kCriuFolder, images)));
+  ASSIGN_OR_RETURN(std::vector<CriuInherited> moved, OpenMovedFiles(op_.moved));
+  ASSIGN_OR_RETURN(criu_pid_, StartCriuRestore(criu_, images, work, moved));
+  Status told = Publish(Step::kRevive, false);
+  if (told.ok()) told = Fault(FaultPoint::kReviveInside);
+  Result<int> exit_status = WaitChild(criu_pid_, Deadline::After(kRestoreTime));
+  if (!exit_status.ok()) kill(criu_pid_, SIGKILL);
+  criu_pid_ = 0;
+  RETURN_IF_ERROR(exit_status.status());
+  RETURN_IF_ERROR(CriuStatus(*exit_status, work + "/restore.log", &op_.answer.remedy));
+  ASSIGN_OR_RETURN(std::string pid, ReadFile(work + "/pid", 64));
+  process_.init_pid = static_cast<pid_t>(std::strtol(pid.c_str(), nullptr, 10));
+  if (process_.init_pid <= 1)
+    return Status(StatusCode::kInternal, "criu does not say which process it restored");
+  RETURN_IF_ERROR(told);
+  return AdoptProcesses(process_.init_pid);
+}
+
+Status Job::AdoptProcesses(pid_t root) {
+  ASSIGN_OR_RETURN(ProcStat stat, ReadProcStat(root));
+  ASSIGN_OR_RETURN(std::vector<pid_t> tree, ProcessTree(root));
+  process_.init_start_time = stat.start_time;
+  process_.boot_id = BootId();
+  process_.nspid = op_.manifest.program_nspid;
+  process_.pid = HostPid(tree, process_.nspid);
+  return WriteTaskProcess(paths_, process_);
+}
+
+// What the processes have open is put back as it was at the checkpoint.
+Status Job::ReviveFiles() {
+  std::string folder = paths_.Revive() + "/" + kFilesFolder;
+  RETURN_IF_ERROR(MakeFolders(folder));
+  RETURN_IF_ERROR(OnDisk(op_.reader->ExtractFolder(kFilesFolder, folder)));
+  std::string copy = op_.manifest.log_copied ? folder + "/" + kLogCopy : "";
+  return PrepareFiles(op_.manifest.files, op_.manifest.log, copy, op_.image_id, &op_.set_aside,
+                      &op_.answer.remedy);
+}
+
+Status Job::LoadImageMemory() {
+  if (holdings_.bytes() == 0) return Status();
+  ASSIGN_OR_RETURN(Gpu * gpu, OpenGpu());
+  op_.progress->Begin("load device memory", holdings_.active_bytes());
+  return holdings_.LoadFromImage(*gpu, *op_.reader, {op_.progress, &cancel_});
+}
+
+Status Job::Revive() {
+  RETURN_IF_ERROR(MakeFolders(paths_.Ctl()));
+  RETURN_IF_ERROR(RemoveTree(paths_.Revive()));
+  Status status = ReviveFiles();
+  if (status.ok()) status = Publish(Step::kRevive, false);
+  if (status.ok()) status = RemoveTree(paths_.state + "/exit.json");
+  if (status.ok()) {
+    Beside loading([this] { return LoadImageMemory(); });
+    status = RunCriuRestore();
+    Status loaded = loading.Join();
+    if (!loaded.ok() && loaded.code() == StatusCode::kResourceExhausted) {
+      op_.answer.remedy = "free device memory, or name another device with --gpus; the image is untouched";
+    }
+    // What the device says is the better reason: a restore of processes that fails is rarely its consequence.
+    if (!loaded.ok()) status = std::move(loaded);
+  }
+  (void)RemoveTree(paths_.Revive());
+  if (!status.ok()) {
+    Abandon();
+    return status;
+  }
+  restored_ = true;
+  residency_ = Residency::kDevice;
+  op_.stopped_at = Clock::Real().Now();
+  std::lock_guard lock(mutex_);
+  record_.last_image = op_.image_id;
+  return Status();
+}
+
+// Nothing of a restore that failed is left but the image.
+void Job::Abandon() {
+  members_.clear();
+  holdings_.Clear();
+  Result<std::string> pid = ReadFile(paths_.state + "/restore/pid", 64);
+  pid_t root = pid.ok() ? static_cast<pid_t>(std::strtol(pid->c_str(), nullptr, 10)) : 0;
+  if (root > 1) {
+    Status status = KillTree(root);
+    if (!status.ok()) RawLog(LogLevel::kError, "end the restored processes: %s", status.ToString().c_str());
+  }
+  (void)RemoveTree(paths_.state + "/restore/pid");
+  Status status = UndoPrepareFiles(op_.set_aside);
+  if (!status.ok()) RawLog(LogLevel::kError, "put files back: %s", status.ToString().c_str());
+  restored_ = false;
+}
+
+}  // namespace stasis

@@ -1,0 +1,177 @@
+#include "ghost/memory_copy.h"
+
+#include <algorithm>
+
+#include "base/parallel.h"
+#include "ghost/fault.h"
+
+namespace stasis {
+namespace {
+
+class DeviceSource final : public MemorySource {
+ public:
+  DeviceSource(const std::vector<HeldMember>& members, DeviceMemory memory) : memory_(std::move(memory)) {
+    for (const HeldMember& member : members) maps_.emplace_back(member);
+  }
+  Result<std::span<const std::byte>> Read(const MemberPiece& piece, std::span<std::byte> staging) override {
+    RETURN_IF_ERROR(maps_[piece.member].ForParts(
+        piece.piece.offset, staging, [&](size_t extent, uint64_t inside, std::span<std::byte> part) {
+          return memory_[piece.member][extent].Read(inside, part);
+        }));
+    return std::span<const std::byte>(staging);
+  }
+
+ private:
+  std::vector<StreamMap> maps_;
+  const DeviceMemory memory_;
+};
+
+class ArenaSource final : public MemorySource {
+ public:
+  ArenaSource(std::vector<uint64_t> starts, Mapping arena)
+      : starts_(std::move(starts)), arena_(std::move(arena)) {}
+  Result<std::span<const std::byte>> Read(const MemberPiece& piece, std::span<std::byte>) override {
+    const std::byte* start = arena_.bytes() + starts_[piece.member] + piece.piece.offset;
+    return std::span<const std::byte>(start, piece.piece.size);
+  }
+
+ private:
+  const std::vector<uint64_t> starts_;
+  const Mapping arena_;
+};
+
+class ImageSource final : public MemorySource {
+ public:
+  ImageSource(const std::vector<HeldMember>& members, const ImageReader& image) : image_(image) {
+    for (const HeldMember& member : members) names_.push_back(member.stream());
+  }
+  Result<std::span<const std::byte>> Read(const MemberPiece& piece, std::span<std::byte> staging) override {
+    RETURN_IF_ERROR(image_.ReadPiece(names_[piece.member], piece.index, staging));
+    return std::span<const std::byte>(staging);
+  }
+
+ private:
+  std::vector<std::string> names_;
+  const ImageReader& image_;
+};
+
+std::vector<MemberPiece> PiecesOf(const Layouts& layouts) {
+  std::vector<MemberPiece> pieces;
+  for (size_t m = 0; m < layouts.size(); ++m) {
+    const std::vector<Piece>& list = layouts[m]->pieces();
+    for (size_t i = 0; i < list.size(); ++i) pieces.push_back({m, i, list[i]});
+  }
+  return pieces;
+}
+
+// Memory for one piece for each of a few threads, pinned once.
+class Staging {
+ public:
+  static Result<Staging> Create(size_t threads, Gpu* gpu) {
+    Staging staging;
+    ASSIGN_OR_RETURN(staging.memory_, Mapping::Anonymous(threads * kPieceBytes));
+    staging.gpu_ = gpu;
+    if (gpu) gpu->Pin(staging.all());
+    return staging;
+  }
+  Staging() = default;
+  Staging(Staging&& other) noexcept
+      : memory_(std::move(other.memory_)), gpu_(std::exchange(other.gpu_, nullptr)) {}
+  Staging& operator=(Staging&& other) noexcept {
+    std::swap(memory_, other.memory_);
+    std::swap(gpu_, other.gpu_);
+    return *this;
+  }
+  ~Staging() {
+    if (gpu_) gpu_->Unpin(all());
+  }
+  std::span<std::byte> Of(size_t worker, uint64_t size) const {
+    return all().subspan(worker * kPieceBytes, size);
+  }
+
+ private:
+  std::span<std::byte> all() const { return {memory_.bytes(), memory_.size()}; }
+  Mapping memory_;
+  Gpu* gpu_ = nullptr;
+};
+
+using PieceWork = std::function<Status(const MemberPiece&, size_t)>;
+
+Status ForPieces(const std::vector<MemberPiece>& pieces, size_t threads, MemorySource& source,
+                 const CopyContext& context, const PieceWork& work) {
+  return ParallelFor(pieces.size(), threads, [&](size_t i, size_t worker) -> Status {
+    if (context.cancel) RETURN_IF_ERROR(context.cancel->Check());
+    RETURN_IF_ERROR(work(pieces[i], worker));
+    source.Done(pieces[i]);
+    if (context.progress) context.progress->Add(pieces[i].piece.size);
+    return Status();
+  });
+}
+
+size_t ThreadsFor(const std::vector<MemberPiece>& pieces) {
+  return std::min(CopyThreads(), std::max<size_t>(pieces.size(), 1));
+}
+
+}  // namespace
+
+Result<DeviceMemory> ImportAll(Gpu& gpu, const std::vector<HeldMember>& members) {
+  DeviceMemory memory(members.size());
+  for (size_t m = 0; m < members.size(); ++m) {
+    for (const HeldExtent& e : members[m].extents) {
+      ASSIGN_OR_RETURN(GpuMemory piece, gpu.Import(e.physical, e.fd.get(), e.extent.size));
+      memory[m].push_back(std::move(piece));
+    }
+  }
+  return memory;
+}
+
+std::unique_ptr<MemorySource> SourceOf(const std::vector<HeldMember>& members, DeviceMemory memory) {
+  return std::make_unique<DeviceSource>(members, std::move(memory));
+}
+
+std::unique_ptr<MemorySource> SourceOf(std::vector<uint64_t> starts, Mapping arena) {
+  return std::make_unique<ArenaSource>(std::move(starts), std::move(arena));
+}
+
+std::unique_ptr<MemorySource> SourceOf(const std::vector<HeldMember>& members, const ImageReader& image) {
+  return std::make_unique<ImageSource>(members, image);
+}
+
+Status CopyPieces(const Layouts& layouts, MemorySource& source, Gpu* gpu, const CopyContext& context,
+                  const std::function<std::span<std::byte>(const MemberPiece&)>& place,
+                  const std::function<Status(const MemberPiece&, std::span<const std::byte>)>& sink) {
+  std::vector<MemberPiece> pieces = PiecesOf(layouts);
+  size_t threads = ThreadsFor(pieces);
+  Staging staging;
+  if (!place && !pieces.empty()) {
+    ASSIGN_OR_RETURN(staging, Staging::Create(threads, gpu));
+  }
+  return ForPieces(pieces, threads, source, context, [&](const MemberPiece& piece, size_t worker) -> Status {
+    std::span<std::byte> buffer = place ? place(piece) : staging.Of(worker, piece.piece.size);
+    ASSIGN_OR_RETURN(std::span<const std::byte> bytes, source.Read(piece, buffer));
+    return sink(piece, bytes);
+  });
+}
+
+Status SavePiece(MemorySource& source, const MemberPiece& piece, std::span<std::byte> staging,
+                 const std::string& name, ImageWriter& image) {
+  RETURN_IF_ERROR(Fault(FaultPoint::kSaveInside));
+  ASSIGN_OR_RETURN(std::span<const std::byte> bytes, source.Read(piece, staging));
+  return image.WritePiece(name, piece.index, bytes);
+}
+
+Status SaveStreams(const std::vector<std::string>& names, MemorySource& source, Gpu* gpu, ImageWriter& image,
+                   const CopyContext& context) {
+  static const StreamLayout kNothing;
+  Layouts layouts;
+  for (const std::string& name : names) layouts.push_back(name.empty() ? &kNothing : &image.Layout(name));
+  std::vector<MemberPiece> pieces = PiecesOf(layouts);
+  if (pieces.empty()) return Status();
+  size_t threads = ThreadsFor(pieces);
+  ASSIGN_OR_RETURN(Staging staging, Staging::Create(threads, gpu));
+  return ForPieces(pieces, threads, source, context, [&](const MemberPiece& piece, size_t worker) {
+    return SavePiece(source, piece, staging.Of(worker, piece.piece.size), names[piece.member], image);
+  });
+}
+
+}  // namespace stasis
