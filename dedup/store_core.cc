@@ -32,15 +32,19 @@ std::string_view Text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// One line of JSON and a line with its sum.
-std::string FormatText(uint64_t chunk_bytes) {
-  std::string line =
-      JsonText(Json{{"name", kFormatName}, {"version", kFormatVersion}, {"chunk_bytes", chunk_bytes}});
+// One line of JSON and a line with its sum, in every version.
+std::string WithSum(const std::string& line) {
   return line + "\n" + HashText(HashBytes(std::as_bytes(std::span(line)))) + "\n";
 }
 
+std::string FormatText(uint64_t chunk_bytes) {
+  return WithSum(
+      JsonText(Json{{"name", kFormatName}, {"version", kFormatVersion}, {"chunk_bytes", chunk_bytes}}));
+}
+
 Result<uint64_t> ParseFormat(std::string_view text) {
-  std::string_view line = text.substr(0, text.find('\n'));
+  const std::string line(text.substr(0, text.find('\n')));
+  if (text != WithSum(line)) return CorruptAt("format", 0, "its sum does not fit");
   ASSIGN_OR_RETURN(Json json, ParseJsonObject(line));
   JsonFields fields(json, "the store's format");
   std::string name = fields.String("name");
@@ -53,9 +57,7 @@ Result<uint64_t> ParseFormat(std::string_view text) {
   }
   uint64_t chunk_bytes = fields.Number("chunk_bytes");
   RETURN_IF_ERROR(fields.Finish());
-  if (!IsChunkSize(chunk_bytes) || text != FormatText(chunk_bytes)) {
-    return Status(StatusCode::kCorrupt, "the format file is damaged");
-  }
+  if (!IsChunkSize(chunk_bytes)) return Status(StatusCode::kCorrupt, "a chunk size that cannot be");
   return chunk_bytes;
 }
 
@@ -73,7 +75,7 @@ Status StoreCore::Open() {
     return Status(StatusCode::kInvalidArgument, "a size that chunks or packs cannot have");
   }
   RETURN_IF_ERROR(files_.MakeFolders(root_));
-  RETURN_IF_ERROR(OpenFormat().WithContext(root_ + "/format"));
+  RETURN_IF_ERROR(OpenFormat().WithContext(root_));
   RETURN_IF_ERROR(files_.MakeFolders(packs_folder()));
   RETURN_IF_ERROR(files_.MakeFolders(images_folder()));
   return Refresh();
@@ -97,7 +99,7 @@ Status StoreCore::WriteFormat() {
   if (!alone) return Status(StatusCode::kUnavailable, "another process failed to create the store");
   // It is on stable storage before anything else comes into the store.
   if (files_.Exists(packs_folder())) {
-    return Status(StatusCode::kCorrupt, "is missing, and the folder holds packs");
+    return Status(StatusCode::kCorrupt, "the file 'format' is missing, and there are packs");
   }
   RETURN_IF_ERROR(files_.Remove(fresh));
   ASSIGN_OR_RETURN(std::unique_ptr<StoreFile> file, files_.Create(fresh));
