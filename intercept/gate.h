@@ -79,6 +79,8 @@ class GateScope {
   bool bypass_ = false;
 };
 
+// Whether the calling thread is inside: then its calls go through even a shut gate.
+inline bool InsideGate() { return internal::t_gate.inside.load(std::memory_order_relaxed) != 0; }
 // What the driver keeps for the calling thread. Inside of the gate only.
 replay::ThreadObjects& CurrentThreadObjects();
 

@@ -4,6 +4,7 @@
 
 #include "intercept/memory_environment.h"
 #include "vmm/host_memory.h"
+#include "vmm/memory.h"
 
 namespace stasis::hooks {
 namespace {
@@ -23,7 +24,10 @@ CUresult cuMemCreate(const Call& call, CUmemGenericAllocationHandle* handle, siz
   if (prop == nullptr) return real(handle, size, prop, flags);
   CUmemAllocationProp physical = *prop;
   physical.location = PhysicalLocation(prop->location);
-  const CUresult result = real(handle, size, &physical, flags);
+  CUresult result = real(handle, size, &physical, flags);
+  const bool on_device = prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && on_device && vmm::Memory::TakeBackHeld(prop->location.id))
+    result = real(handle, size, &physical, flags);
   if (result == CUDA_SUCCESS) TaintOnce(call.fn, false);
   return result;
 }

@@ -53,7 +53,10 @@ Result<bool> WaitForLowPoint(int connection, const Deadline& deadline) {
   NoteOwnFd(OwnFd::kLowPoint, -1);
   const bool reached = wait.reached.load(std::memory_order_acquire);
   if (!status.ok()) {
-    if (reached) OpenGate();
+    if (reached) {
+      vmm::ActiveMemory::Get().Thaw();
+      OpenGate();
+    }
     return status;
   }
   return reached;

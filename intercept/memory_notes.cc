@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdint>
 
+#include "intercept/gate.h"
 #include "vmm/active_memory.h"
 #include "vmm/held_memory.h"
 
@@ -36,7 +37,9 @@ void ResetMemoryNotesAfterFork() {
 }  // namespace stasis
 
 void stasis_note_alloc(const void* address, size_t bytes) {
-  stasis::Take([=](stasis::vmm::ActiveMemory& memory) { memory.NoteAlloc(stasis::Address(address), bytes); });
+  stasis::Take([=](stasis::vmm::ActiveMemory& memory) {
+    memory.NoteAlloc(stasis::Address(address), bytes, !stasis::InsideGate());
+  });
 }
 
 void stasis_note_free(const void* address) {

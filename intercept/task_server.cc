@@ -153,6 +153,7 @@ void TaskServer::Wake() { state_ = TaskState::kReleased; }
 void TaskServer::Run() {
   state_ = TaskState::kRunning;
   active_ = {};
+  vmm::ActiveMemory::Get().Thaw();
   OpenGate();
 }
 
@@ -203,7 +204,8 @@ TaskServer::Reply TaskServer::Quiesce(const Message& request) {
   if (!reply.status.ok()) return reply;
   state_ = TaskState::kQuiesced;
   vmm::Settle();
-  stopped.active_bytes = vmm::ActiveMemory::Get().bytes();
+  vmm::ActiveMemory::Get().Freeze();
+  for (const TaskRange& range : vmm::ActiveMemory::Get().Ranges()) stopped.active_bytes += range.size;
   reply.payload = Encode(stopped);
   return reply;
 }
@@ -231,6 +233,7 @@ Status TaskServer::StandStill(const Deadline& deadline, std::vector<TaskBlocker>
     RETURN_IF_ERROR(CloseGate(deadline, blockers));
     if (CapturesInProgress() == 0) break;
     // One began between the two; only the program can end it.
+    vmm::ActiveMemory::Get().Thaw();
     OpenGate();
   }
   return replay::Drain(deadline, blockers);

@@ -71,7 +71,7 @@ void ActiveMap::RecountBlocks(Allocation& allocation) {
 }
 
 // False when it is over another block.
-bool ActiveMap::InsertBlock(Allocation& allocation, uint64_t address, uint64_t size) {
+bool ActiveMap::InsertBlock(Allocation& allocation, uint64_t address, uint64_t size, uint64_t unwritten_in) {
   Blocks& blocks = allocation.blocks;
   auto next = blocks.lower_bound(address);
   const bool hits_next = next != blocks.end() && next->first - address < size;
@@ -79,7 +79,7 @@ bool ActiveMap::InsertBlock(Allocation& allocation, uint64_t address, uint64_t s
       next != blocks.begin() && address - std::prev(next)->first < std::prev(next)->second.size;
   NotedBlock& block = blocks[address];
   block.size = std::max(block.size, size);
-  ++block.count;
+  if (block.count++ == 0) block.unwritten_in = unwritten_in;
   if (!hits_next && !hits_previous && !allocation.overlapping) {
     allocation.noted_bytes += size;
     return true;
@@ -88,7 +88,12 @@ bool ActiveMap::InsertBlock(Allocation& allocation, uint64_t address, uint64_t s
   return !hits_next && !hits_previous;
 }
 
-bool ActiveMap::AddBlock(uint64_t address, uint64_t size) {
+void ActiveMap::Freeze() {
+  if (!frozen_) ++freezes_;
+  frozen_ = true;
+}
+
+bool ActiveMap::AddBlock(uint64_t address, uint64_t size, bool unwritten) {
   if (size == 0) return false;
   auto found = Containing(address);
   if (found == allocations_.end() || size > found->second.size - (address - found->first)) {
@@ -99,7 +104,7 @@ bool ActiveMap::AddBlock(uint64_t address, uint64_t size) {
   bool makes_sense = true;
   Apply(allocation, [&] {
     allocation.managed = true;
-    makes_sense = InsertBlock(allocation, address, size);
+    makes_sense = InsertBlock(allocation, address, size, frozen_ && unwritten ? freezes_ : 0);
   });
   return makes_sense;
 }
@@ -126,7 +131,8 @@ std::vector<TaskRange> ActiveMap::Ranges() const {
       joiner.Add(base, base + allocation.size);
       continue;
     }
-    for (const auto& [address, block] : allocation.blocks) joiner.Add(address, address + block.size);
+    for (const auto& [address, block] : allocation.blocks)
+      if (!frozen_ || block.unwritten_in != freezes_) joiner.Add(address, address + block.size);
   }
   return joiner.Take();
 }

@@ -25,8 +25,14 @@ class ActiveMap {
 
   // False when the note makes no sense: no bytes, in no allocation or not in one alone, over another block,
   // or a free of what is no block.
-  bool AddBlock(uint64_t address, uint64_t size);
+  // `unwritten`: while frozen nothing can have written the block yet.
+  bool AddBlock(uint64_t address, uint64_t size, bool unwritten = false);
   bool RemoveBlock(uint64_t address);
+
+  // While frozen, unwritten blocks are left out of Ranges(), being none that somebody could rely on. bytes()
+  // has them.
+  void Freeze();
+  void Thaw() { frozen_ = false; }
 
   uint64_t bytes() const { return bytes_; }
   // Sorted and disjoint; ranges that touch are one.
@@ -35,7 +41,8 @@ class ActiveMap {
  private:
   struct NotedBlock {
     uint64_t size = 0;
-    uint32_t count = 0;  // notes less frees
+    uint32_t count = 0;         // notes less frees
+    uint64_t unwritten_in = 0;  // the freeze in which it was noted, 0: in none
   };
   using Blocks = std::map<uint64_t, NotedBlock>;  // by address
   struct Allocation {
@@ -49,7 +56,7 @@ class ActiveMap {
   };
   using Allocations = std::map<uint64_t, Allocation>;  // by base
 
-  static bool InsertBlock(Allocation& allocation, uint64_t address, uint64_t size);
+  static bool InsertBlock(Allocation& allocation, uint64_t address, uint64_t size, uint64_t unwritten_in);
   static void RecountBlocks(Allocation& allocation);
   // The allocation that contains `address`, or end().
   Allocations::iterator Containing(uint64_t address);
@@ -64,6 +71,8 @@ class ActiveMap {
 
   Allocations allocations_;
   uint64_t bytes_ = 0;
+  bool frozen_ = false;
+  uint64_t freezes_ = 0;
 };
 
 }  // namespace stasis::vmm

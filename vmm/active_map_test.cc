@@ -112,6 +112,26 @@ TEST(ActiveMapTest, AnAllocationThatHasLostItsNotesIsActiveAsAWhole) {
   EXPECT_EQ(map.bytes(), 0x1000u);
 }
 
+TEST(ActiveMapTest, BlocksThatNobodyCanHaveWrittenAreLeftOutWhileFrozen) {
+  ActiveMap map;
+  map.AddAllocation(0x1000, 0x1000);
+  EXPECT_TRUE(map.AddBlock(0x1000, 0x10, true)) << "not frozen: it may be written";
+  map.Freeze();
+  EXPECT_TRUE(map.AddBlock(0x1200, 0x10, true));
+  EXPECT_TRUE(map.AddBlock(0x1400, 0x10, false));
+  map.Freeze();
+  EXPECT_FALSE(map.AddBlock(0x1000, 0x10, true)) << "and it stays what it was";
+  EXPECT_EQ(map.Ranges(), (Ranges{{0x1000, 0x10}, {0x1400, 0x10}}));
+  EXPECT_EQ(map.bytes(), 0x30u);
+  map.Thaw();
+  EXPECT_EQ(map.Ranges(), (Ranges{{0x1000, 0x10}, {0x1200, 0x10}, {0x1400, 0x10}}));
+  map.Freeze();
+  EXPECT_TRUE(map.RemoveBlock(0x1200));
+  EXPECT_TRUE(map.AddBlock(0x1200, 0x10, true));
+  EXPECT_EQ(map.Ranges(), (Ranges{{0x1000, 0x10}, {0x1400, 0x10}}))
+      << "its content has gone with the old block";
+}
+
 // Against the plainest of models: a set of bytes.
 TEST(ActiveMapTest, RandomNotesAgreeWithAModel) {
   std::mt19937 random(7);

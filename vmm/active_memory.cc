@@ -6,7 +6,7 @@ namespace stasis::vmm {
 namespace {
 
 // Of the distance between the least and the most of a cycle.
-constexpr uint64_t kToleranceShare = 32;
+constexpr uint64_t kToleranceShare = 128;
 
 }  // namespace
 
@@ -16,7 +16,9 @@ ActiveMemory& ActiveMemory::Get() {
 }
 
 void ActiveMemory::ReachLocked() {
-  if (reached_(reached_context_)) reached_ = nullptr;
+  if (!reached_(reached_context_)) return;
+  reached_ = nullptr;
+  map_.Freeze();
 }
 
 void ActiveMemory::ChangedLocked() {
@@ -36,9 +38,9 @@ void ActiveMemory::AllocationGone(uint64_t base) {
   ChangedLocked();
 }
 
-void ActiveMemory::NoteAlloc(uint64_t address, uint64_t size) {
+void ActiveMemory::NoteAlloc(uint64_t address, uint64_t size, bool gated) {
   const std::lock_guard lock(mutex_);
-  if (!map_.AddBlock(address, size)) ++ignored_notes_;
+  if (!map_.AddBlock(address, size, gated)) ++ignored_notes_;
   ChangedLocked();
 }
 
@@ -52,6 +54,16 @@ void ActiveMemory::NoteIteration() {
   const std::lock_guard lock(mutex_);
   cycle_.Boundary();
   if (reached_ != nullptr && !low_) ReachLocked();
+}
+
+void ActiveMemory::Freeze() {
+  const std::lock_guard lock(mutex_);
+  map_.Freeze();
+}
+
+void ActiveMemory::Thaw() {
+  const std::lock_guard lock(mutex_);
+  map_.Thaw();
 }
 
 uint64_t ActiveMemory::bytes() const {

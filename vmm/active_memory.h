@@ -24,17 +24,23 @@ class ActiveMemory {
   void AllocationGone(uint64_t base);
 
   // Of the program's allocators: include/stasis/memory.h.
-  void NoteAlloc(uint64_t address, uint64_t size);
+  // `gated`: the caller cannot make the device write the block before the gate opens, if that is shut.
+  void NoteAlloc(uint64_t address, uint64_t size, bool gated);
   void NoteFree(uint64_t address);
   void NoteIteration();
+
+  // From here, the gate being shut, to Thaw(), Ranges() does not grow by what gated callers note. Thaw()
+  // comes before the gate opens.
+  void Freeze();
+  void Thaw();
 
   uint64_t bytes() const;
   std::vector<TaskRange> Ranges() const;
   std::optional<MemoryCycle::Learned> Learn() const;
   void FillStatus(TaskStatus* status) const;
 
-  // Called under the lock by the thread whose allocation, free or note has led to the low point. False when
-  // the program cannot be stopped there; then the next one counts.
+  // Called under the lock by the thread whose allocation, free or note has led to the low point, to shut the
+  // gate; then freezes. False when the program cannot be stopped there; then the next one counts.
   using Reached = bool (*)(void* context);
   // Calls `reached` until it returns true, first at once if active memory is low already. Low is what the
   // latest cycles have come down to, with a little tolerance; while no cycle has been seen, the next boundary

@@ -7,6 +7,7 @@
 #include <random>
 #include <thread>
 
+#include "vmm/active_memory.h"
 #include "vmm/hold.h"
 #include "vmm/pause.h"
 #include "vmm/testing.h"
@@ -74,6 +75,29 @@ TEST_F(MemoryTest, AllocationsHoldDataAndGoBackToTheDriver) {
   EXPECT_LE(before - DriverFreeBytes(), kPage);
   Memory::Get().Reclaim(0);
   EXPECT_EQ(before, DriverFreeBytes());
+}
+
+TEST_F(MemoryTest, ActiveAreTheBytesOfAllocationsCutAtExtents) {
+  const CUdeviceptr small = Allocate(100), packed = Allocate(5 * kMiB + 7), pages = Allocate(4 * kMiB);
+  uint64_t bytes = 0;
+  const auto ranges = ActiveRanges();
+  ASSERT_TRUE(ranges.ok()) << ranges.status().ToString();
+  for (const TaskRange& range : *ranges) {
+    bytes += range.size;
+    const bool inside = std::ranges::any_of(Extents(), [&range](const TaskExtent& extent) {
+      return extent.address <= range.address && range.address + range.size <= extent.address + extent.size;
+    });
+    EXPECT_TRUE(inside) << range.address;
+  }
+  EXPECT_EQ(bytes, 100 + 5 * kMiB + 7 + 4 * kMiB);
+  EXPECT_GT(ranges->size(), 3u) << "one lies across two extents";
+  ActiveMemory::Get().NoteAlloc(packed + 512, kMiB, true);
+  EXPECT_CUDA_OK(Memory::Get().Free(small));
+  EXPECT_CUDA_OK(Memory::Get().Free(pages));
+  EXPECT_EQ(ActiveRanges()->at(0), (TaskRange{packed + 512, kMiB}));
+  EXPECT_CUDA_OK(Memory::Get().Free(packed));
+  EXPECT_TRUE(ActiveRanges()->empty());
+  EXPECT_EQ(ActiveMemory::Get().bytes(), 0u);
 }
 
 TEST_F(MemoryTest, ErrorsAreTheDriversOwn) {

@@ -131,6 +131,16 @@ class TaskClient:
             data += part
         return data
 
+    def send(self, kind, payload=b""):
+        """A request whose answer is left to receive()."""
+        self.request_id += 1
+        self._send(kind, payload, [])
+
+    def receive(self):
+        """The next answer, whatever it is: its kind and its payload."""
+        fields = HEADER.unpack(self._receive(HEADER.size, []))
+        return fields[3], self._receive(fields[4], [])
+
     def request(self, kind, payload=b"", fds=()):
         """Returns the payload of kOk and the descriptors that came with it."""
         self.request_id += 1
