@@ -88,6 +88,20 @@ sigset_t WaitedSignals() {
   _exit(kCannotStart);
 }
 
+// exit.json lies beside the log. A restored task may find its log in another place than it was started with;
+// the descriptor knows. `buffer` is PATH_MAX long.
+const char* FindExitFile(const char* as_started, char* buffer) {
+  constexpr char kLog[] = "/output.log", kExit[] = "/exit.json";
+  ssize_t length = readlink("/proc/self/fd/1", buffer, PATH_MAX - 1);
+  if (length <= 0) return as_started;
+  buffer[length] = 0;
+  char* name = strrchr(buffer, '/');
+  if (name == nullptr || strcmp(name, kLog) != 0) return as_started;
+  static_assert(sizeof kExit <= sizeof kLog);
+  memcpy(name, kExit, sizeof kExit);
+  return buffer;
+}
+
 void WriteExitFile(const char* path, int status) {
   char temporary[PATH_MAX];
   int length = snprintf(temporary, sizeof temporary, "%s.new", path);
@@ -153,7 +167,8 @@ void EnterOwnFolder() {
   close(arguments.control);
   EnterOwnFolder();
   int status = AwaitProgram(program);
-  WriteExitFile(arguments.exit_file, status);
+  char exit_file[PATH_MAX];
+  WriteExitFile(FindExitFile(arguments.exit_file, exit_file), status);
   _exit(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
 }
 

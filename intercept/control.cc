@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <csignal>
+#include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -17,6 +19,7 @@
 #include "base/raw_log.h"
 #include "base/unix_socket.h"
 #include "intercept/own_descriptors.h"
+#include "intercept/process.h"
 #include "intercept/task_server.h"
 
 namespace stasis {
@@ -38,12 +41,39 @@ void LogFailure(const char* what, const Status& status) {
          status.message().data());
 }
 
+// The folder of the control sockets, held open while the process is deaf: a process that is restored
+// elsewhere finds the descriptor on the folder that takes its place there.
+class Place {
+ public:
+  void Hold(const std::string& folder) {
+    Fd low(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    const int high = low.valid() ? fcntl(low.get(), F_DUPFD_CLOEXEC, LowestOwnFd()) : -1;
+    folder_ = high >= 0 ? Fd(high) : std::move(low);
+    NoteOwnFd(0, folder_.get());
+  }
+  // Where it is now; `before` when that cannot be told.
+  std::string LetGo(const std::string& before) {
+    char path[PATH_MAX];
+    const std::string link = "/proc/self/fd/" + std::to_string(folder_.get());
+    const ssize_t length = folder_.valid() ? readlink(link.c_str(), path, sizeof path) : -1;
+    NoteOwnFd(0, -1);
+    folder_.Reset();
+    const bool whole = length > 0 && static_cast<size_t>(length) < sizeof path;
+    const std::string now = whole ? std::string(path, static_cast<size_t>(length)) : before;
+    // What was removed and made again has its old name, and the descriptor another one.
+    return access(now.c_str(), F_OK) == 0 ? now : before;
+  }
+
+ private:
+  Fd folder_;
+};
+
 class Control {
  public:
-  explicit Control(std::string path) : path_(std::move(path)) {}
+  Control(std::string folder, std::string name) : folder_(std::move(folder)), name_(std::move(name)) {}
 
   Status Listen() {
-    ASSIGN_OR_RETURN(listener_, UnixListener::Listen(path_));
+    ASSIGN_OR_RETURN(listener_, UnixListener::Listen(folder_ + kCtlFolder + "/" + name_));
     RETURN_IF_ERROR(listener_.MoveDescriptors(LowestOwnFd()));
     NoteOwnFd(OwnFd::kListener, listener_.fd());
     NoteOwnFd(OwnFd::kListenerLock, listener_.lock_fd());
@@ -55,6 +85,7 @@ class Control {
       ServeOneGhost();
       if (server_.state() != TaskState::kDeaf) continue;
       SleepDeaf();
+      FindFolder();
       server_.Wake();
       const Status status = Listen();
       if (!status.ok()) LogFailure("listen again", status);
@@ -101,6 +132,15 @@ class Control {
     listener_.Close();
   }
 
+  void FindFolder() {
+    std::string ctl = place_.LetGo(folder_ + kCtlFolder);
+    if (!ctl.ends_with(kCtlFolder)) return;
+    ctl.resize(ctl.size() - std::strlen(kCtlFolder));
+    if (ctl == folder_) return;
+    folder_ = std::move(ctl);
+    MoveTaskFolder(folder_);
+  }
+
   // The signal is the program's too. What it sends to itself while nobody may take it here is kept and given
   // back at the end: given back at once it would come here again, if no other thread wants it.
   void SleepDeaf() {
@@ -117,7 +157,9 @@ class Control {
     for (siginfo_t& info : others) syscall(SYS_rt_sigqueueinfo, getpid(), info.si_signo, &info);
   }
 
-  const std::string path_;
+  std::string folder_;  // the task's run folder
+  const std::string name_;
+  Place place_;
   UnixListener listener_;
   Fd connection_;
   TaskServer server_;
@@ -147,7 +189,7 @@ int StartThread(Control* control) {
 }  // namespace
 
 Status StartControlThread(const std::string& task_folder) {
-  auto control = std::make_unique<Control>(task_folder + "/ctl/" + std::to_string(getpid()) + ".sock");
+  auto control = std::make_unique<Control>(task_folder, std::to_string(getpid()) + ".sock");
   RETURN_IF_ERROR(control->Listen());
   const int error = StartThread(control.get());
   if (error != 0) return ErrnoStatus(error, "start the control thread");

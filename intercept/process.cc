@@ -26,8 +26,9 @@ namespace {
 
 constinit std::mutex g_start_mutex;
 constinit std::atomic<bool> g_started{false};
-constinit bool g_fork_handled = false;             // guarded by g_start_mutex
-constinit std::string* g_task_folder = nullptr;    // set once; outlives every destructor
+constinit bool g_fork_handled = false;  // guarded by g_start_mutex
+// Never freed: whoever reads it may do so at any time, destructors of the program included.
+constinit std::atomic<const std::string*> g_task_folder{nullptr};
 constinit std::atomic<bool> g_initialised{false};  // a cuInit has succeeded
 
 constinit std::mutex g_hide_mutex;
@@ -58,9 +59,9 @@ void OpenRealDriver() {
 }
 
 void Start() {
-  if (g_task_folder == nullptr) {
+  if (g_task_folder.load(std::memory_order_relaxed) == nullptr) {
     const char* folder = getenv(kTaskFolderVariable);
-    g_task_folder = new std::string(folder == nullptr ? "" : folder);
+    g_task_folder.store(new std::string(folder == nullptr ? "" : folder), std::memory_order_release);
   }
   OpenRealDriver();
   if (!g_fork_handled) pthread_atfork(nullptr, nullptr, ResetInChild);
@@ -91,7 +92,11 @@ void StartProcess() {
   g_started.store(true, std::memory_order_release);
 }
 
-const std::string& TaskFolder() { return *g_task_folder; }
+const std::string& TaskFolder() { return *g_task_folder.load(std::memory_order_acquire); }
+
+void MoveTaskFolder(const std::string& folder) {
+  g_task_folder.store(new std::string(folder), std::memory_order_release);
+}
 
 TaskStrategy ChosenStrategy() {
   const char* wanted = getenv(kTaskStrategyVariable);

@@ -16,6 +16,8 @@ namespace stasis {
 void StartProcess();
 // The task's run folder, empty in a process that no launcher of ours has started. After StartProcess().
 const std::string& TaskFolder();
+// The task was restored, and its run folder is elsewhere now.
+void MoveTaskFolder(const std::string& folder);
 // What STASIS_STRATEGY says; left to us, driver-checkpoint where NVIDIA's driver offers it, else reconstruct.
 TaskStrategy ChosenStrategy();
 
