@@ -68,6 +68,7 @@ class Collector {
     uint64_t bytes = 0;
     for (uint64_t id : core_->Packs()) {
       Result<std::unique_ptr<StoreFile>> file = files_.Open(core_->PackPath(id));
+      if (!file.ok() && file.status().code() == StatusCode::kNotFound) continue;
       if (!file.ok()) return file.status();
       ASSIGN_OR_RETURN(uint64_t size, (*file)->Size());
       bytes += size;
@@ -89,9 +90,10 @@ class Collector {
     std::map<uint64_t, uint64_t> live;
     for (uint64_t pack : core_->Packs()) live[pack] = LiveBytes(pack);
     auto better = [&](uint64_t a, uint64_t b) { return std::pair(live[a], a) > std::pair(live[b], b); };
+    const bool complete = live_.All([&](const Hash128& hash) { return !core_->Find(hash).empty(); });
     std::vector<Candidate> candidates;
     for (const auto& [pack, bytes] : live) {
-      if (core_->IsDamaged(pack)) continue;  // not all that it holds is known
+      if (core_->IsUnread(pack) && !complete) continue;  // it may hold what is missing
       Candidate candidate{pack, 0, 0};
       for (const PackEntry& entry : core_->Entries(pack)) {
         candidate.bytes += RecordBytes(entry);

@@ -48,7 +48,9 @@ Status LiveChunks::Update() {
       auto known = read_.find(name);
       if (known != read_.end() && known->second == content) return Status();
       ASSIGN_OR_RETURN(ImageManifest manifest, ReadImageManifest(files_, path));
-      VisitChunks(manifest, [this](const ChunkRef& chunk) { live_.insert(chunk.hash); });
+      VisitChunks(manifest, [this](const ChunkRef& chunk) {
+        if (chunk.hash != kZeroChunk) live_.insert(chunk.hash);
+      });
       read_[name] = content;
       return Status();
     }();

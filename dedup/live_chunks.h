@@ -2,7 +2,9 @@
 #ifndef DEDUP_LIVE_CHUNKS_H_
 #define DEDUP_LIVE_CHUNKS_H_
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <tuple>
@@ -32,6 +34,9 @@ class LiveChunks {
   // kFailedPrecondition: one cannot be read, so that what it names is not known.
   Status Update();
   bool Contains(const Hash128& hash) const { return live_.contains(hash); }
+  bool All(const std::function<bool(const Hash128&)>& of) const {
+    return std::all_of(live_.begin(), live_.end(), of);
+  }
 
  private:
   // Of a manifest: its size, and the sum at its end. A name may be used again.

@@ -144,7 +144,11 @@ Status StoreCore::LoadPack(uint64_t id) {
   Result<std::vector<PackEntry>> entries = ReadIndex(id, &size);
   if (entries.ok()) {
     Status ends = CheckPackEnds(**pack, PackLabel(id), id, entries->size());
-    if (ends.code() == StatusCode::kCorrupt) Note(std::string(ends.message()));
+    if (ends.code() == StatusCode::kCorrupt) {
+      Note(std::string(ends.message()));
+      std::unique_lock lock(mutex_);
+      damaged_packs_.insert(id);
+    }
   }
   if (!entries.ok()) {
     StatusCode code = entries.status().code();
@@ -184,6 +188,7 @@ Result<std::vector<PackEntry>> StoreCore::RebuildIndex(uint64_t id, const StoreF
     // The disk keeps what it has.
     std::unique_lock lock(mutex_);
     damaged_packs_.insert(id);
+    unread_packs_.insert(id);
     return entries;
   }
   ASSIGN_OR_RETURN(uint64_t size, pack.Size());
@@ -239,6 +244,11 @@ std::vector<PackEntry> StoreCore::Entries(uint64_t pack) const {
   std::shared_lock lock(mutex_);
   std::span<const PackEntry> entries = index_.Entries(pack);
   return {entries.begin(), entries.end()};
+}
+
+bool StoreCore::IsUnread(uint64_t pack) const {
+  std::shared_lock lock(mutex_);
+  return unread_packs_.contains(pack);
 }
 
 bool StoreCore::IsDamaged(uint64_t pack) const {

@@ -57,7 +57,9 @@ class StoreCore {
   // Indexes that were found damaged, and rebuilt, since the last call.
   std::vector<Damage> TakeIndexDamages();
 
-  // A pack of which a part could not be read when its index was rebuilt: it may hold more than is known.
+  // Of a pack without a good index a part could not be read: it may hold more than is known.
+  bool IsUnread(uint64_t pack) const;
+  // A damage of the pack is known: nothing new relies on it.
   bool IsDamaged(uint64_t pack) const;
   // What is on disk. kNotFound, kCorrupt.
   Result<std::vector<PackEntry>> ReadIndex(uint64_t id, uint64_t* pack_size) const;
@@ -82,7 +84,8 @@ class StoreCore {
   std::mutex refresh_mutex_;  // one Refresh() at a time
   mutable std::shared_mutex mutex_;
   StoreIndex index_;  // guarded by mutex_, as what follows
-  std::set<uint64_t> damaged_packs_;
+  std::set<uint64_t> unread_packs_;
+  std::set<uint64_t> damaged_packs_;  // those as well
   std::vector<std::string> notes_;
   std::vector<Damage> index_damages_;
 };

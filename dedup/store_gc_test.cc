@@ -179,6 +179,21 @@ TEST_F(GcTest, CopiesGoOnlyWhenTheOneThatStaysIsGood) {
   ASSERT_OK(CheckImage(Open(), "000002", Chunks(0, 21)));
 }
 
+// Neither may count on the copy of the other.
+TEST_F(GcTest, CopiesInTwoPacksThatBothGo) {
+  std::shared_ptr<Store> store = Open(), other = Open();
+  ASSERT_OK(WriteImage(store, "000001", Joined({Chunks(0, 20), Chunks(100, 101)})));
+  ASSERT_OK(WriteImage(other, "000002", Joined({Chunks(0, 20), Chunks(200, 201)})));
+  const Bytes needed = Joined({Chunks(5, 6), Chunks(100, 101), Chunks(200, 201)});
+  ASSERT_OK(store->Refresh());
+  ASSERT_OK(WriteImage(store, "000003", needed));
+  ASSERT_OK(RemoveImage(*store, "job", "000001"));
+  ASSERT_OK(RemoveImage(*store, "job", "000002"));
+  EXPECT_EQ(Collect(*store).packs_rewritten, 2u);
+  EXPECT_EQ(store->counts().chunks, 3u);
+  ASSERT_OK(CheckImage(Open(), "000003", needed));
+}
+
 TEST_F(GcTest, APackWithADamagedChunkThatIsNeededStays) {
   std::shared_ptr<Store> store = Open();
   ASSERT_OK(WriteImage(store, "000001", Chunks(0, 30)));

@@ -29,6 +29,7 @@ struct StoreWriter::State {
   Result<bool> Hold(uint64_t pack) {
     std::lock_guard lock(mutex);
     if (held.contains(pack)) return true;
+    if (core->IsDamaged(pack)) return false;  // a fresh copy is worth its room
     ASSIGN_OR_RETURN(bool locked, locks->TryLock(pack, false));
     if (!locked) return false;  // about to be collected
     if (!core->files().Exists(core->PackPath(pack))) {

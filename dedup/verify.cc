@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <set>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -55,17 +56,25 @@ class Verifier {
     if (progress_) progress_(report_.bytes, std::max(total_, report_.bytes));
   }
 
-  // Packs that are there, and stay until this is done.
+  // Packs that are there, and stay until this is done. One that a collector takes away meanwhile may have
+  // been written again under another id.
   Result<std::vector<Pack>> HoldPacks() {
     std::vector<Pack> packs;
-    for (uint64_t id : core_.Packs()) {
-      RETURN_IF_ERROR(locks_->LockShared(id));
-      Result<std::unique_ptr<StoreFile>> file = files_.Open(core_.PackPath(id));
-      if (!file.ok() && file.status().code() == StatusCode::kNotFound) continue;  // collected
-      if (!file.ok()) return file.status();
-      ASSIGN_OR_RETURN(uint64_t size, (*file)->Size());
-      total_ += size;
-      packs.push_back({id, std::move(file).value()});
+    std::set<uint64_t> looked_at;
+    for (bool all = false; !all;) {
+      all = true;
+      for (uint64_t id : core_.Packs()) {
+        if (!looked_at.insert(id).second) continue;
+        all = false;
+        RETURN_IF_ERROR(locks_->LockShared(id));
+        Result<std::unique_ptr<StoreFile>> file = files_.Open(core_.PackPath(id));
+        if (!file.ok() && file.status().code() == StatusCode::kNotFound) continue;
+        if (!file.ok()) return file.status();
+        ASSIGN_OR_RETURN(uint64_t size, (*file)->Size());
+        total_ += size;
+        packs.push_back({id, std::move(file).value()});
+      }
+      RETURN_IF_ERROR(core_.Refresh());
     }
     return packs;
   }
