@@ -51,15 +51,8 @@ Result<bool> WaitForLowPoint(int connection, const Deadline& deadline) {
   Status status = AwaitEvent(wait.event.get(), connection, deadline);
   vmm::ActiveMemory::Get().StopWatching();
   NoteOwnFd(OwnFd::kLowPoint, -1);
-  const bool reached = wait.reached.load(std::memory_order_acquire);
-  if (!status.ok()) {
-    if (reached) {
-      vmm::ActiveMemory::Get().Thaw();
-      OpenGate();
-    }
-    return status;
-  }
-  return reached;
+  RETURN_IF_ERROR(status);
+  return wait.reached.load(std::memory_order_acquire);
 }
 
 }  // namespace stasis

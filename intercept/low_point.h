@@ -8,8 +8,8 @@
 namespace stasis {
 
 // True when the low point was reached in time: then the program's thread that has come there has shut the
-// gate itself, and CloseGate() has to finish it. False when the time was over. kCancelled, with the gate as
-// it was, when anything comes from `connection` or its end. For the control thread.
+// gate itself, and CloseGate() has to finish it. False when the time was over. kCancelled when anything comes
+// from `connection`, or its end; the gate may be shut then, too. For the control thread.
 Result<bool> WaitForLowPoint(int connection, const Deadline& deadline);
 
 }  // namespace stasis

@@ -200,7 +200,7 @@ TaskServer::Reply TaskServer::Quiesce(const Message& request) {
   }
   Reply reply;
   reply.status =
-      StandStill(Deadline::After(std::chrono::milliseconds(quiesce->deadline_ms)), &reply.blockers);
+      StandStill(Deadline::After(std::chrono::milliseconds(quiesce->deadline_ms)), &stopped, &reply.blockers);
   if (!reply.status.ok()) return reply;
   state_ = TaskState::kQuiesced;
   vmm::Settle();
@@ -224,17 +224,21 @@ Status TaskServer::StopAtLowPoint(const TaskQuiesce& quiesce, TaskQuiesced* stop
   return {};
 }
 
-Status TaskServer::StandStill(const Deadline& deadline, std::vector<TaskBlocker>* blockers) {
+Status TaskServer::StandStill(const Deadline& deadline, TaskQuiesced* stopped,
+                              std::vector<TaskBlocker>* blockers) {
   for (;;) {
+    // One that has begun as the gate was shut at the low point; only the program can end it.
+    if (CapturesInProgress() != 0) {
+      stopped->at_low = false;
+      vmm::ActiveMemory::Get().Thaw();
+      OpenGate();
+    }
     if (!WaitForCaptures(deadline)) {
       *blockers = CaptureBlockers();
       return Status(StatusCode::kTimeout, "the program is capturing a stream and does not end it");
     }
     RETURN_IF_ERROR(CloseGate(deadline, blockers));
     if (CapturesInProgress() == 0) break;
-    // One began between the two; only the program can end it.
-    vmm::ActiveMemory::Get().Thaw();
-    OpenGate();
   }
   return replay::Drain(deadline, blockers);
 }

@@ -40,7 +40,7 @@ class TaskServer {
   Reply ReportStatus();
   Reply Quiesce(const Message& request);
   Status StopAtLowPoint(const TaskQuiesce& quiesce, TaskQuiesced* stopped);
-  Status StandStill(const Deadline& deadline, std::vector<TaskBlocker>* blockers);
+  Status StandStill(const Deadline& deadline, TaskQuiesced* stopped, std::vector<TaskBlocker>* blockers);
   Reply Handover(const Message& request);
   Reply Active(const Message& request);
   Reply ReleaseDriver(const Message& request);

@@ -47,8 +47,8 @@ def spoil_all_but(node, ranges, extents):
 class Program:
     """tests/programs/active, as a task or as somebody else on the node."""
 
-    def __init__(self, node, allocator, seed=1, **extra):
-        self.process = subprocess.Popen([built("tests/programs/active"), allocator, str(seed)], env=node.env(**extra),
+    def __init__(self, node, allocator, seed=1, name="active", **extra):
+        self.process = subprocess.Popen([built("tests/programs/" + name), allocator, str(seed)], env=node.env(**extra),
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
                                         preexec_fn=die_with_parent)
         self.expect("ready")
@@ -91,8 +91,8 @@ class ActiveTest(unittest.TestCase):
         self.folder = self.enterContext(tempfile.TemporaryDirectory(prefix="stasis-task-"))
         self.driver = built("lib/softgpu/libcuda.so.1")
 
-    def start(self, allocator, seed=1):
-        program = Program(self.node, allocator, seed, LD_PRELOAD=built("lib/libstasis.so"), STASIS_TASK=self.folder,
+    def start(self, allocator, seed=1, name="active"):
+        program = Program(self.node, allocator, seed, name, LD_PRELOAD=built("lib/libstasis.so"), STASIS_TASK=self.folder,
                           STASIS_DRIVER=self.driver)
         self.addCleanup(program.close)
         return program, self.enterContext(wait_for_task(self.folder, program.process.pid))
@@ -105,8 +105,8 @@ class ActiveTest(unittest.TestCase):
 
 class RangesTest(ActiveTest):
 
-    def check_ranges(self, allocator):
-        program, task = self.start(allocator)
+    def check_ranges(self, allocator, name="active"):
+        program, task = self.start(allocator, name=name)
         spoiled = 0
         for _ in range(8):
             self.assertEqual(program.ask("step 150"), [])
@@ -127,6 +127,9 @@ class RangesTest(ActiveTest):
 
     def test_noted_blocks_are_all_that_is_needed(self):
         self.check_ranges("stub")
+
+    def test_noted_blocks_are_all_that_is_needed_of_a_program_without_pie(self):
+        self.check_ranges("stub", "active_no_pie")
 
     def test_plain_allocations_are_all_that_is_needed(self):
         self.check_ranges("plain")
