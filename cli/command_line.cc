@@ -185,6 +185,12 @@ void CommandLine::AddGhostVerbs() {
                    "how much of this machine's free memory that copy may take (default 50)")
       ->check(CLI::Range(0, 100))
       ->type_name("PERCENT");
+  checkpoint
+      ->add_option("--device-hash", options_.device_hash,
+                   "let the GPU find what an earlier image has, and copy only the rest: auto (where that is "
+                   "fast), on, off")
+      ->check(CLI::IsMember({"auto", "on", "off"}))
+      ->type_name("WHEN");
   checkpoint->add_flag("--stop", options_.stop, "end the task once the image is complete");
 
   CLI::App* restore = AddVerb("restore", "bring a task back from an image", kRestoreFooter);

@@ -31,6 +31,7 @@ struct Options {
   std::optional<Duration> grace;
   std::optional<Duration> wait_low;
   std::string snapshot = "auto";
+  std::string device_hash = "auto";
   int snapshot_host_share = 50;  // percent
   bool no_freeze = false;
   bool stop = false;

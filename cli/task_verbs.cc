@@ -142,6 +142,7 @@ int CheckpointVerb(const Options& options, Context& context) {
   Json request = Request(options, "checkpoint");
   if (options.stop) request["stop"] = true;
   request["snapshot"] = options.snapshot;
+  request["device_hash"] = options.device_hash;
   request["snapshot_host_percent"] = options.snapshot_host_share;
   return AskAndReport(options, request, DescribeCheckpoint, context);
 }

@@ -87,6 +87,7 @@ class Job {
     std::unique_ptr<PressureWatch> pressure;       // while it holds device memory
     std::vector<std::unique_ptr<Member>> watched;  // connections to who was told of it
     std::string snapshot_place = "none";
+    std::unique_ptr<SaveReport> saved = std::make_unique<SaveReport>();
     std::optional<uint64_t> log_size;              // of output.log at the dump, when it was open
     std::map<std::string, uint64_t> sizes_before;  // of files that are appended to, before the dump
     bool committed = false;

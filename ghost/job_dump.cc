@@ -93,7 +93,7 @@ Status Job::SaveMemory() {
     ASSIGN_OR_RETURN(gpu, OpenGpu());
   }
   op_.progress->Begin("save device memory", holdings_.active_bytes());
-  return holdings_.Save(gpu, *op_.writer, {op_.progress, &cancel_});
+  return holdings_.Save(gpu, *op_.writer, {op_.progress, &cancel_, op_.request.device_hash, op_.saved.get()});
 }
 
 Status Job::TakeSnapshot() {
@@ -136,7 +136,7 @@ Status Job::SaveSnapshot() {
   op_.progress->Begin("save device memory", bytes);
   bool on_device = op_.snapshot->place() == Snapshot::Place::kDevice;
   Status status = SaveStreams(op_.stream_names, *op_.snapshot, on_device ? gpu_.get() : nullptr, *op_.writer,
-                              {op_.progress, &cancel_});
+                              {op_.progress, &cancel_, op_.request.device_hash, op_.saved.get()});
   if (op_.snapshot->gave_up()) {
     op_.snapshot_place = "device, then host";
     if (status.code() == StatusCode::kResourceExhausted && !DiskIsFull(paths_.state)) {

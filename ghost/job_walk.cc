@@ -242,6 +242,9 @@ void Job::FillCheckpoint() {
   fields["zero_bytes"] = counts.zero_bytes;
   fields["deduplicated_bytes"] = counts.bytes - counts.zero_bytes - counts.new_bytes;
   fields["added_bytes"] = counts.added_bytes + counts.manifest_bytes;
+  fields["copied_bytes"] = op_.saved->copied_bytes.load();
+  fields["hashed_on_device_bytes"] = op_.saved->hashed_bytes;
+  for (const std::string& note : op_.saved->notes) op_.answer.notes.push_back(note);
   fields["snapshot"] = op_.snapshot_place;
   fields["stopped"] = op_.request.stop;
 }

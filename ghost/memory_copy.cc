@@ -14,11 +14,21 @@ class DeviceSource final : public MemorySource {
     for (const HeldMember& member : members) maps_.emplace_back(member);
   }
   Result<std::span<const std::byte>> Read(const MemberPiece& piece, std::span<std::byte> staging) override {
-    RETURN_IF_ERROR(maps_[piece.member].ForParts(
-        piece.piece.offset, staging, [&](size_t extent, uint64_t inside, std::span<std::byte> part) {
-          return memory_[piece.member][extent].Read(inside, part);
-        }));
+    RETURN_IF_ERROR(ReadPart(piece, piece.piece.offset, staging));
     return std::span<const std::byte>(staging);
+  }
+  std::optional<DevicePlace> Locate(const MemberPiece& piece, uint64_t offset, uint64_t size) override {
+    const StreamPart& part = maps_[piece.member].At(offset);
+    uint64_t skip = offset - part.offset;
+    if (skip + size > part.size) return std::nullopt;
+    const GpuMemory& memory = memory_[piece.member][part.extent];
+    return DevicePlace{memory.device(), memory.address() + part.inside + skip};
+  }
+  Status ReadPart(const MemberPiece& piece, uint64_t offset, std::span<std::byte> out) override {
+    return maps_[piece.member].ForParts(offset, out,
+                                        [&](size_t extent, uint64_t inside, std::span<std::byte> part) {
+                                          return memory_[piece.member][extent].Read(inside, part);
+                                        });
   }
 
  private:
@@ -112,7 +122,46 @@ size_t ThreadsFor(const std::vector<MemberPiece>& pieces) {
   return std::min(CopyThreads(), std::max<size_t>(pieces.size(), 1));
 }
 
+// The piece of a member's stream that the byte at `offset` is in.
+MemberPiece PieceAt(size_t member, const StreamLayout& layout, uint64_t offset) {
+  const std::vector<Piece>& pieces = layout.pieces();
+  auto after = std::upper_bound(pieces.begin(), pieces.end(), offset,
+                                [](uint64_t value, const Piece& piece) { return value < piece.offset; });
+  STASIS_CHECK(after != pieces.begin());
+  return {member, static_cast<size_t>(after - pieces.begin()) - 1, *(after - 1)};
+}
+
+// Asks the devices for hashes, as far as the source is on them and it is worth it.
+Status HashStreams(const std::vector<std::string>& names, const Layouts& layouts, MemorySource& source,
+                   DeviceSaver& saver) {
+  std::shared_lock places = source.KeepPlaces();
+  for (size_t m = 0; m < names.size(); ++m) {
+    if (names[m].empty()) continue;
+    const StreamLayout& layout = *layouts[m];
+    DeviceBytes bytes;
+    bytes.read = [m, &layout, &source](uint64_t offset, std::span<std::byte> out) {
+      return source.ReadPart(PieceAt(m, layout, offset), offset, out);
+    };
+    bytes.locate = [m, &layout, &source](uint64_t offset, uint64_t size) {
+      return source.Locate(PieceAt(m, layout, offset), offset, size);
+    };
+    RETURN_IF_ERROR(saver.AddStream(names[m], std::move(bytes)));
+  }
+  return Status();
+}
+
+void FillReport(const DeviceSaver& saver, SaveReport* report) {
+  if (!report) return;
+  report->copied_bytes += saver.copied_bytes();
+  report->hashed_bytes += saver.hashed_bytes();
+  report->notes.insert(report->notes.end(), saver.notes().begin(), saver.notes().end());
+}
+
 }  // namespace
+
+Status MemorySource::ReadPart(const MemberPiece&, uint64_t, std::span<std::byte>) {
+  return Status(StatusCode::kInternal, "no part of this memory is on a device");
+}
 
 Result<DeviceMemory> ImportAll(Gpu& gpu, const std::vector<HeldMember>& members) {
   DeviceMemory memory(members.size());
@@ -169,9 +218,24 @@ Status SaveStreams(const std::vector<std::string>& names, MemorySource& source, 
   if (pieces.empty()) return Status();
   size_t threads = ThreadsFor(pieces);
   ASSIGN_OR_RETURN(Staging staging, Staging::Create(threads, gpu));
-  return ForPieces(pieces, threads, source, context, [&](const MemberPiece& piece, size_t worker) {
-    return SavePiece(source, piece, staging.Of(worker, piece.piece.size), names[piece.member], image);
-  });
+  std::optional<DeviceSaver> saver;
+  if (gpu && context.device_hash != DeviceHashMode::kOff) {
+    saver.emplace(*gpu, image, context.device_hash);
+    RETURN_IF_ERROR(HashStreams(names, layouts, source, *saver));
+  }
+  Status status =
+      ForPieces(pieces, threads, source, context, [&](const MemberPiece& piece, size_t worker) -> Status {
+        const std::string& name = names[piece.member];
+        std::span<std::byte> buffer = staging.Of(worker, piece.piece.size);
+        if (saver && saver->Knows(name)) {
+          RETURN_IF_ERROR(Fault(FaultPoint::kSaveInside));
+          return saver->SavePiece(name, piece.index, buffer);
+        }
+        if (gpu && context.report) context.report->copied_bytes += piece.piece.size;
+        return SavePiece(source, piece, buffer, name, image);
+      });
+  if (saver) FillReport(*saver, context.report);
+  return status;
 }
 
 }  // namespace stasis

@@ -2,8 +2,11 @@
 #ifndef GHOST_MEMORY_COPY_H_
 #define GHOST_MEMORY_COPY_H_
 
+#include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <shared_mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,15 +15,26 @@
 #include "base/progress.h"
 #include "base/status.h"
 #include "dedup/image.h"
+#include "ghost/device_save.h"
 #include "ghost/gpu.h"
 #include "ghost/held_member.h"
 #include "ghost/member.h"
 
 namespace stasis {
 
+// What saving has done, for people.
+struct SaveReport {
+  std::atomic<uint64_t> copied_bytes{0};  // from devices
+  uint64_t hashed_bytes = 0;              // on devices
+  std::vector<std::string> notes;
+};
+
 struct CopyContext {
   Progress* progress = nullptr;        // told of every piece; may be null
   const CancelFlag* cancel = nullptr;  // may be null
+  // Of saving from devices alone.
+  DeviceHashMode device_hash = DeviceHashMode::kOff;
+  SaveReport* report = nullptr;  // may be null
 };
 
 // How each member's stream is cut, by member: one without bytes has an empty layout. Not owned.
@@ -41,6 +55,14 @@ class MemorySource {
   virtual Result<std::span<const std::byte>> Read(const MemberPiece& piece, std::span<std::byte> staging) = 0;
   // The piece has been used.
   virtual void Done(const MemberPiece&) {}
+
+  // Where [offset, offset + size) of the member's stream, within the piece, is when it is in one run of
+  // device memory; nothing when it is not.
+  virtual std::optional<DevicePlace> Locate(const MemberPiece&, uint64_t, uint64_t) { return std::nullopt; }
+  // While the lock is held, what Locate() says remains true.
+  virtual std::shared_lock<std::shared_mutex> KeepPlaces() { return {}; }
+  // A part of a piece of which something could be located, from `offset` of the stream on.
+  virtual Status ReadPart(const MemberPiece&, uint64_t offset, std::span<std::byte> out);
 };
 
 // From memory on devices.
@@ -58,11 +80,11 @@ Status CopyPieces(const Layouts& layouts, MemorySource& source, Gpu* gpu, const 
                   const std::function<std::span<std::byte>(const MemberPiece&)>& place,
                   const std::function<Status(const MemberPiece&, std::span<const std::byte>)>& sink);
 
-// One piece into the stream `name` of an image: the only place where device memory enters a store. `staging`
-// is as long as the piece.
+// One piece into the stream `name` of an image. `staging` is as long as the piece.
 Status SavePiece(MemorySource& source, const MemberPiece& piece, std::span<std::byte> staging,
                  const std::string& name, ImageWriter& image);
-// Every stream; `names` by member. They have been added to the image, which has the layouts.
+// Every stream; `names` by member. They have been added to the image, which has the layouts. `gpu` is null
+// unless the source is on devices.
 Status SaveStreams(const std::vector<std::string>& names, MemorySource& source, Gpu* gpu, ImageWriter& image,
                    const CopyContext& context);
 

@@ -30,6 +30,9 @@ void ReadSnapshot(JsonFields& fields, Request* request) {
   if (!FindSnapshotMode(fields.StringOr("snapshot", "auto", 16), &request->snapshot)) {
     fields.Fail("has an unknown snapshot; there are auto, device, host and off");
   }
+  if (!FindDeviceHashMode(fields.StringOr("device_hash", "auto", 16), &request->device_hash)) {
+    fields.Fail("has an unknown device_hash; there are auto, on and off");
+  }
   request->snapshot_host_percent = static_cast<unsigned>(fields.NumberOr("snapshot_host_percent", 50, 100));
 }
 

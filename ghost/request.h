@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "dedup/json.h"
 #include "ghost/blockers.h"
+#include "ghost/device_hash.h"
 #include "ghost/holdings.h"
 #include "ghost/snapshot.h"
 
@@ -27,6 +28,7 @@ struct Request {
   Duration wait_low{};  // how long the lowest point of active memory may be waited for
   SnapshotMode snapshot = SnapshotMode::kAuto;
   unsigned snapshot_host_percent = 50;  // of this machine's free memory
+  DeviceHashMode device_hash = DeviceHashMode::kAuto;
   std::string image;
   std::vector<int> gpus;
   bool whole_task = true;  // of kCancel

@@ -60,6 +60,7 @@ TEST(RequestTest, AnythingElseIsInvalid) {
                            R"({"verb":"pause","freeze":1})",
                            R"({"verb":"checkpoint","gpus":[0]})",
                            R"({"verb":"checkpoint","snapshot":"moon"})",
+                           R"({"verb":"checkpoint","device_hash":"perhaps"})",
                            R"({"verb":"checkpoint","snapshot_host_percent":101})",
                            R"({"verb":"pause","snapshot":"off"})",
                            R"({"verb":"pause","wait_low_ms":-1})",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <iterator>
 
 #include "base/files.h"
@@ -125,6 +126,24 @@ Result<std::span<const std::byte>> Snapshot::Read(const MemberPiece& piece, std:
   return std::span<const std::byte>(staging);
 }
 
+std::optional<DevicePlace> Snapshot::Locate(const MemberPiece& piece, uint64_t offset, uint64_t) {
+  Block& block = *by_piece_[piece.member][piece.index];
+  std::shared_lock lock(block.mutex);
+  if (block.on_device.size() == 0) return std::nullopt;
+  return DevicePlace{block.device, block.on_device.address() + (offset - block.offset)};
+}
+
+Status Snapshot::ReadPart(const MemberPiece& piece, uint64_t offset, std::span<std::byte> out) {
+  std::shared_lock lost(lost_mutex_);
+  RETURN_IF_ERROR(lost_);
+  Block& block = *by_piece_[piece.member][piece.index];
+  std::shared_lock lock(block.mutex);
+  uint64_t inside = offset - block.offset;
+  if (!block.in_host.valid()) return block.on_device.Read(inside, out);
+  std::memcpy(out.data(), block.in_host.bytes() + inside, out.size());
+  return Status();
+}
+
 void Snapshot::Done(const MemberPiece& piece) {
   Block& block = *by_piece_[piece.member][piece.index];
   if (--block.left != 0) return;
@@ -164,6 +183,7 @@ void Snapshot::Lose(const Status& why) {
 }
 
 Status Snapshot::GiveUpDevice() {
+  std::unique_lock places(places_mutex_);
   uint64_t total = 0;
   for (const auto& [device, bytes] : DeviceBytes()) total += bytes;
   if (total == 0) return Status();

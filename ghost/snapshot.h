@@ -39,6 +39,9 @@ class Snapshot final : public MemorySource {
 
   Result<std::span<const std::byte>> Read(const MemberPiece& piece, std::span<std::byte> staging) override;
   void Done(const MemberPiece& piece) override;
+  std::optional<DevicePlace> Locate(const MemberPiece& piece, uint64_t offset, uint64_t size) override;
+  std::shared_lock<std::shared_mutex> KeepPlaces() override { return std::shared_lock(places_mutex_); }
+  Status ReadPart(const MemberPiece& piece, uint64_t offset, std::span<std::byte> out) override;
 
   Place place() const { return place_; }
   // What it holds now, by physical device.
@@ -76,6 +79,7 @@ class Snapshot final : public MemorySource {
   std::vector<std::unique_ptr<Block>> blocks_;
   std::vector<std::vector<Block*>> by_piece_;  // [member][piece]
   std::atomic<bool> gave_up_{false};
+  std::shared_mutex places_mutex_;  // held exclusively while the device is given up; taken first of all
   mutable std::shared_mutex lost_mutex_;
   Status lost_;  // guarded by lost_mutex_; taken before a block's
 };
