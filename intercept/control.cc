@@ -1,5 +1,6 @@
 #include "intercept/control.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/prctl.h>
@@ -25,6 +26,8 @@
 namespace stasis {
 namespace {
 
+constexpr char kCtlFolder[] = "/ctl";
+
 // The program's threads may be looked at by the ghost, for the stacks of those that do not return.
 void LetGhostLook(bool allow) {
   // Without Yama there is no such thing to allow.
@@ -46,17 +49,15 @@ void LogFailure(const char* what, const Status& status) {
 class Place {
  public:
   void Hold(const std::string& folder) {
-    Fd low(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    const int high = low.valid() ? fcntl(low.get(), F_DUPFD_CLOEXEC, LowestOwnFd()) : -1;
-    folder_ = high >= 0 ? Fd(high) : std::move(low);
-    NoteOwnFd(0, folder_.get());
+    folder_ = MoveToOwnFds(Fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
+    NoteOwnFd(OwnFd::kFolder, folder_.get());
   }
   // Where it is now; `before` when that cannot be told.
   std::string LetGo(const std::string& before) {
     char path[PATH_MAX];
     const std::string link = "/proc/self/fd/" + std::to_string(folder_.get());
     const ssize_t length = folder_.valid() ? readlink(link.c_str(), path, sizeof path) : -1;
-    NoteOwnFd(0, -1);
+    NoteOwnFd(OwnFd::kFolder, -1);
     folder_.Reset();
     const bool whole = length > 0 && static_cast<size_t>(length) < sizeof path;
     const std::string now = whole ? std::string(path, static_cast<size_t>(length)) : before;
@@ -102,7 +103,10 @@ class Control {
     }
     LetGhostLook(false);
     // Last, because it tells a ghost that waits for it that there is nothing else left.
-    if (server_.state() == TaskState::kDeaf) CloseListener();
+    if (server_.state() == TaskState::kDeaf) {
+      CloseListener();
+      place_.Hold(folder_ + kCtlFolder);
+    }
     NoteOwnFd(OwnFd::kConnection, -1);
     connection_.Reset();
     server_.set_connection(-1);

@@ -12,7 +12,7 @@ int LowestOwnFd();
 // The same open file under a number of ours where there is one left; close-on-exec.
 Fd MoveToOwnFds(Fd fd);
 
-enum class OwnFd { kListener, kListenerLock, kConnection, kAsk, kGiven, kLowPoint, kCount };
+enum class OwnFd { kListener, kListenerLock, kConnection, kAsk, kGiven, kLowPoint, kFolder, kCount };
 // Notes what a forked child has to close; -1, before it is closed: nothing. Of the control thread alone.
 void NoteOwnFd(OwnFd which, int fd);
 // For a child after fork(2). Async-signal-safe.

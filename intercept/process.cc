@@ -67,11 +67,11 @@ void Start() {
   if (!g_fork_handled) pthread_atfork(nullptr, nullptr, ResetInChild);
   g_fork_handled = true;
   // Copies of graphs are for a rebuild alone.
-  replay::KeepGraphSnapshots(!g_task_folder->empty() && ChosenStrategy() == TaskStrategy::kReconstruct);
-  if (g_task_folder->empty()) return;
+  replay::KeepGraphSnapshots(!TaskFolder().empty() && ChosenStrategy() == TaskStrategy::kReconstruct);
+  if (TaskFolder().empty()) return;
   RegisterGateBarrier();
   TakeMemoryNotes();
-  const Status status = StartControlThread(*g_task_folder);
+  const Status status = StartControlThread(TaskFolder());
   if (!status.ok()) LogFailure(LogLevel::kWarning, "this process cannot be managed", status);
 }
 
