@@ -99,11 +99,20 @@ Result<std::vector<std::string>> ListStoredTasks(Store& store) {
   return tasks;
 }
 
-Result<ImageName> ResolveImage(Store& store, const ImageName& name) {
-  if (!name.id.empty()) return name;
-  ASSIGN_OR_RETURN(std::vector<std::string> ids, ListImages(store, name.task));
-  if (ids.empty()) return Status(StatusCode::kNotFound, "task " + name.task + " has no image");
-  return ImageName{name.task, ids.back()};
+Status RefuseOldImage(const ImageName& name, const Folders& folders) {
+  return name.id.empty() ? Status() : RefuseFolderImage(folders.state + "/images/" + name.task, name.id);
+}
+
+Result<std::unique_ptr<ImageReader>> OpenImage(const ImageName& name, const Folders& folders) {
+  RETURN_IF_ERROR(RefuseOldImage(name, folders));
+  ASSIGN_OR_RETURN(std::shared_ptr<Store> store, OpenStore(folders));
+  std::string id = name.id;
+  if (id.empty()) {
+    ASSIGN_OR_RETURN(std::vector<std::string> ids, ListImages(*store, name.task));
+    if (ids.empty()) return Status(StatusCode::kNotFound, "task " + name.task + " has no image");
+    id = ids.back();
+  }
+  return ImageReader::Open(store, name.task, id);
 }
 
 std::vector<std::string> ListOldImages(const Folders& folders) {

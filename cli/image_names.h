@@ -37,8 +37,11 @@ Result<std::vector<std::string>> ListAllIds(Store& store, const std::string& tas
 bool IsCheckpointId(const std::string& id);
 // All names of tasks that anything is stored for, sorted.
 Result<std::vector<std::string>> ListStoredTasks(Store& store);
-// Fills in the newest id where none is given; checks nothing else. kNotFound: the task has no image.
-Result<ImageName> ResolveImage(Store& store, const ImageName& name);
+// The image that is meant, the newest where no id is given. kNotFound: there is none; kUnsupported: it is of
+// format version 1.
+Result<std::unique_ptr<ImageReader>> OpenImage(const ImageName& name, const Folders& folders);
+// kUnsupported for an image of format version 1.
+Status RefuseOldImage(const ImageName& name, const Folders& folders);
 
 // Images of format version 1, "TASK/ID": folders that this version does not read.
 std::vector<std::string> ListOldImages(const Folders& folders);

@@ -20,7 +20,7 @@ Result<std::vector<ImageName>> NamedImages(const Options& options, Store& store,
     if (name.id.empty()) {
       return Status(StatusCode::kInvalidArgument, "'" + text + "' names no image: TASK/ID, as train/000001");
     }
-    RETURN_IF_ERROR(RefuseFolderImage(folders.state + "/images/" + name.task, name.id));
+    RETURN_IF_ERROR(RefuseOldImage(name, folders));
     ASSIGN_OR_RETURN(std::vector<std::string> ids, ListAllIds(store, name.task));
     if (std::find(ids.begin(), ids.end(), name.id) == ids.end()) {
       return Status(StatusCode::kNotFound, "there is no image " + name.Text());

@@ -180,21 +180,11 @@ int ImagesShowVerb(const Options& options, Context& context) {
   Result<ImageName> name = ParseImageName(options.target, context.folders);
   if (!name.ok()) return context.reporter.Fail(name.status());
   context.reporter.set_task(name->task);
-  if (!name->id.empty()) {
-    Status old = RefuseFolderImage(context.folders.state + "/images/" + name->task, name->id);
-    if (!old.ok()) return context.reporter.Fail(old);
-  }
-  Result<std::shared_ptr<Store>> store = OpenStore(context.folders);
-  if (!store.ok()) return FailOfStore(store.status(), context);
-  TellNotes(**store, context);
-  Result<ImageName> which = ResolveImage(**store, *name);
-  if (!which.ok()) return FailOfStore(which.status(), context);
-  Result<std::unique_ptr<ImageReader>> image = ImageReader::Open(*store, which->task, which->id);
+  Result<std::unique_ptr<ImageReader>> image = OpenImage(*name, context.folders);
   if (!image.ok()) return FailOfStore(image.status(), context);
   Result<Manifest> manifest = ParseManifest((*image)->meta());
   if (!manifest.ok()) {
-    return FailOfStore(std::move(manifest).status().WithContext(which->Text() + " is no checkpoint"),
-                       context);
+    return FailOfStore(std::move(manifest).status().WithContext(name->Text() + " is no checkpoint"), context);
   }
   return ShowCheckpoint(**image, *manifest, context);
 }

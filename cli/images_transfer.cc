@@ -122,22 +122,18 @@ int ImagesExportVerb(const Options& options, Context& context) {
   Result<ImageName> name = ParseImageName(options.target, context.folders);
   if (!name.ok()) return context.reporter.Fail(name.status());
   context.reporter.set_task(name->task);
-  Result<std::shared_ptr<Store>> store = OpenStore(context.folders);
-  if (!store.ok()) return FailOfStore(store.status(), context);
-  TellNotes(**store, context);
-  Result<ImageName> which = ResolveImage(**store, *name);
-  if (!which.ok()) return FailOfStore(which.status(), context);
-  Result<std::unique_ptr<ImageReader>> image = ImageReader::Open(*store, which->task, which->id);
+  Result<std::unique_ptr<ImageReader>> image = OpenImage(*name, context.folders);
   if (!image.ok()) return FailOfStore(image.status(), context);
-  Status status = ExportImage(**image, options.file, ProgressOf("export " + which->Text(), context));
+  ImageName which{(*image)->task(), (*image)->id()};
+  Status status = ExportImage(**image, options.file, ProgressOf("export " + which.Text(), context));
   if (!status.ok()) return FailExport(status, options.file, context);
   uint64_t file_bytes = SizeOf(options.file);
-  return context.reporter.Done({{"image", which->Text()},
-                                {"id", which->id},
+  return context.reporter.Done({{"image", which.Text()},
+                                {"id", which.id},
                                 {"file", AbsolutePath(options.file)},
                                 {"file_bytes", file_bytes},
                                 {"bytes", (*image)->counts().bytes}},
-                               fmt::format("{} is in {}: {} of {}", which->Text(), options.file,
+                               fmt::format("{} is in {}: {} of {}", which.Text(), options.file,
                                            SizeText(file_bytes), SizeText((*image)->counts().bytes)));
 }
 

@@ -5,32 +5,49 @@
 #include <optional>
 
 #include "cli/images.h"
+#include "dedup/pack.h"
 
 namespace stasis {
 namespace {
 
-// A report, good or not: every damage on a line of its own, and in the document.
-int ReportVerified(const VerifyReport& report, const std::string& what, Context& context) {
-  Json damages = Json::array();
-  std::string list;
-  for (const Damage& damage : report.damages) {
-    damages.push_back({{"file", damage.file}, {"offset", damage.offset}, {"what", damage.what}});
-    list += fmt::format("\n  {} at byte {}: {}", damage.file, damage.offset, damage.what);
+Json ToJson(const std::vector<Damage>& damages) {
+  Json list = Json::array();
+  for (const Damage& damage : damages) {
+    list.push_back({{"file", damage.file}, {"offset", damage.offset}, {"what", damage.what}});
   }
-  Json fields = {{"damages", damages},
+  return list;
+}
+
+// Each on a line of its own.
+std::string ToText(const std::vector<Damage>& damages) {
+  std::string text;
+  for (const Damage& damage : damages) {
+    text += fmt::format("\n  {} at offset {}: {}", damage.file, damage.offset, damage.what);
+  }
+  return text;
+}
+
+int FailDamaged(Json fields, const std::vector<Damage>& damages, const std::string& message,
+                const std::string& remedy, Context& context) {
+  fields["code"] = StatusCodeName(StatusCode::kCorrupt);
+  fields["message"] = message + ToText(damages);
+  fields["remedy"] = remedy;
+  return context.reporter.FailWith(fields);
+}
+
+int ReportVerified(const VerifyReport& report, const std::string& what, Context& context) {
+  Json fields = {{"damages", ToJson(report.damages)},
                  {"images", report.images},
                  {"packs", report.packs},
                  {"chunks", report.chunks},
                  {"bytes", report.bytes}};
   if (report.damages.empty()) {
     return context.reporter.Done(
-        fields, fmt::format("{}: {} of {} images are whole", what, SizeText(report.bytes), report.images));
+        fields, fmt::format("{}: {} images, {}, no damage", what, report.images, SizeText(report.bytes)));
   }
-  fields["code"] = StatusCodeName(StatusCode::kCorrupt);
-  fields["message"] = fmt::format("{}: {} damaged places{}", what, report.damages.size(), list);
-  fields["remedy"] =
-      "images that name none of these files are whole: `stasis images verify TASK/ID` tells of each";
-  return context.reporter.FailWith(fields);
+  return FailDamaged(fields, report.damages,
+                     fmt::format("{}: {} damaged places", what, report.damages.size()),
+                     "`stasis images verify TASK/ID` tells of one image whether it is whole", context);
 }
 
 // An error of the first image that is looked at and is not whole is a damage like another.
@@ -44,7 +61,10 @@ Status VerifyImage(const std::shared_ptr<Store>& store, const ImageName& name, V
   if (image.ok()) report->chunks += (*image)->Chunks().size();
   if (status.ok()) return Status();
   if (status.code() != StatusCode::kCorrupt) return status;
-  report->damages.push_back({"images/" + name.Text() + ".image", 0, std::string(status.message())});
+  Damage damage = DamageOf("images/" + name.Text() + ".image", status);
+  // The place is said by the message, as it may be in a pack.
+  damage.what = std::string(status.message());
+  report->damages.push_back(std::move(damage));
   return Status();
 }
 
@@ -62,6 +82,26 @@ Result<VerifyReport> VerifySome(const std::shared_ptr<Store>& store, const Image
   return report;
 }
 
+int ReportCollected(const GcReport& report, Context& context) {
+  uint64_t freed = report.bytes_before - std::min(report.bytes_before, report.bytes_after);
+  std::string text = fmt::format("{} freed: {} packs removed, {} rewritten; {} left", SizeText(freed),
+                                 report.packs_removed, report.packs_rewritten, SizeText(report.bytes_after));
+  if (report.packs_in_use > 0) {
+    text += fmt::format("; {} packs are in use and stay until the next time", report.packs_in_use);
+  }
+  Json fields = {{"freed_bytes", freed},
+                 {"bytes_before", report.bytes_before},
+                 {"bytes_after", report.bytes_after},
+                 {"packs_removed", report.packs_removed},
+                 {"packs_rewritten", report.packs_rewritten},
+                 {"packs_in_use", report.packs_in_use},
+                 {"leftovers_removed", report.leftovers_removed},
+                 {"damages", ToJson(report.damages)}};
+  if (report.damages.empty()) return context.reporter.Done(fields, text);
+  return FailDamaged(fields, report.damages, text + "; packs that are damaged were left as they are",
+                     "`stasis images verify` says which images are concerned", context);
+}
+
 int FailGc(const Status& status, Context& context) {
   if (status.code() != StatusCode::kFailedPrecondition) return FailOfStore(status, context);
   return context.reporter.Fail(status, "nothing was removed");
@@ -76,6 +116,8 @@ int ImagesVerifyVerb(const Options& options, Context& context) {
     if (!parsed.ok()) return context.reporter.Fail(parsed.status());
     name = *parsed;
     context.reporter.set_task(name->task);
+    Status old = RefuseOldImage(*name, context.folders);
+    if (!old.ok()) return context.reporter.Fail(old);
   }
   Result<std::shared_ptr<Store>> store = OpenStore(context.folders);
   bool none = !store.ok() && store.status().code() == StatusCode::kNotFound;
@@ -101,20 +143,7 @@ int ImagesGcVerb(const Options&, Context& context) {
     if (!collected.ok()) return FailGc(collected.status(), context);
     report = *collected;
   }
-  uint64_t freed = report.bytes_before - std::min(report.bytes_before, report.bytes_after);
-  std::string text = fmt::format("{} freed: {} packs removed, {} rewritten; {} left", SizeText(freed),
-                                 report.packs_removed, report.packs_rewritten, SizeText(report.bytes_after));
-  if (report.packs_in_use > 0) {
-    text += fmt::format("; {} packs are in use and stay until the next time", report.packs_in_use);
-  }
-  return context.reporter.Done({{"freed_bytes", freed},
-                                {"bytes_before", report.bytes_before},
-                                {"bytes_after", report.bytes_after},
-                                {"packs_removed", report.packs_removed},
-                                {"packs_rewritten", report.packs_rewritten},
-                                {"packs_in_use", report.packs_in_use},
-                                {"leftovers_removed", report.leftovers_removed}},
-                               text);
+  return ReportCollected(report, context);
 }
 
 }  // namespace stasis

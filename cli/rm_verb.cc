@@ -24,7 +24,8 @@ uint64_t BytesBelow(const std::string& folder) {
 }
 
 bool HasStoredImages(const TaskPaths& paths, const Folders& folders) {
-  return access((StoreRoot(folders) + "/images/" + paths.name).c_str(), F_OK) == 0;
+  Result<std::vector<std::string>> files = ListFolder(StoreRoot(folders) + "/images/" + paths.name);
+  return files.ok() && !files->empty();
 }
 
 // The room comes back with the collection; where that is not possible now, the next one does it.
@@ -47,8 +48,6 @@ Status RemoveImages(const TaskPaths& paths, uint64_t* bytes, size_t* count, Cont
   }
   *count = ids.size();
   if (!ids.empty()) *bytes += GiveBackRoom(*store, context);
-  // Only when it is empty: an image may have been imported meanwhile.
-  (void)rmdir((StoreRoot(context.folders) + "/images/" + paths.name).c_str());
   return Status();
 }
 
