@@ -129,10 +129,10 @@ void Holdings::DropDevice() {
 }
 
 void Holdings::DropDisk() {
-  if (!disk_) return;
-  Status status = RemoveImage(*disk_, task_, kHeldImage);
+  if (!std::exchange(disk_, false) || !store_) return;
+  Status status = RemoveImage(*store_, task_, kHeldImage);
   if (!status.ok()) RawLog(LogLevel::kError, "drop the copy on disk: %s", status.ToString().c_str());
-  disk_.reset();
+  store_.reset();
 }
 
 std::vector<StreamLayout> Holdings::OwnLayouts() const {
@@ -150,9 +150,10 @@ Result<std::unique_ptr<MemorySource>> Holdings::OpenArena() const {
 }
 
 Result<std::unique_ptr<ImageReader>> Holdings::OpenHeldImage() const {
+  if (!store_) return Status(StatusCode::kInternal, "the store of the device memory is not open");
   // Its packs may have been rewritten since.
-  RETURN_IF_ERROR(disk_->Refresh());
-  ASSIGN_OR_RETURN(std::unique_ptr<ImageReader> image, ImageReader::Open(disk_, task_, kHeldImage));
+  RETURN_IF_ERROR(store_->Refresh());
+  ASSIGN_OR_RETURN(std::unique_ptr<ImageReader> image, ImageReader::Open(store_, task_, kHeldImage));
   RETURN_IF_ERROR(CheckStreams(members, *image));
   return image;
 }
@@ -186,7 +187,8 @@ Status Holdings::CopyToDisk(Gpu& gpu, std::shared_ptr<Store> store, const std::s
   RETURN_IF_ERROR(Save(&gpu, *image, context));
   RETURN_IF_ERROR(Fault(FaultPoint::kStoreInside));
   RETURN_IF_ERROR(image->Commit(Json::object()));
-  disk_ = std::move(store);
+  disk_ = true;
+  store_ = std::move(store);
   task_ = task;
   return Status();
 }

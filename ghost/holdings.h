@@ -37,7 +37,7 @@ class Holdings {
   // Where a copy is. A task that is being resumed has two: the one it was held in and the one on the device.
   bool on_device() const;
   bool in_host() const { return arena_.valid(); }
-  bool on_disk() const { return disk_ != nullptr; }
+  bool on_disk() const { return disk_; }
   uint64_t device_bytes() const;  // now on devices
 
   // Device -> host memory (a memfd), -> image kHeldImage of `task`. The device memory is still held
@@ -67,11 +67,9 @@ class Holdings {
   // For another process: everything but descriptors as JSON, descriptors in a fixed order (the arena last).
   Json Describe() const;
   std::vector<Fd> Descriptors() const;
-  // `store` and `task`: where a copy on disk is.
-  static Result<Holdings> Adopt(const Json& description, std::vector<Fd> fds, std::shared_ptr<Store> store,
-                                const std::string& task);
-  // A copy on disk is part of what is described.
-  static bool DescribesDisk(const Json& description);
+  // A copy on disk is that of `task`; it needs UseStore() before it can be read.
+  static Result<Holdings> Adopt(const Json& description, std::vector<Fd> fds, const std::string& task);
+  void UseStore(std::shared_ptr<Store> store) { store_ = std::move(store); }
 
  private:
   std::vector<StreamLayout> OwnLayouts() const;
@@ -82,7 +80,8 @@ class Holdings {
   Status FillFromImage(Gpu& gpu, const ImageReader& image, const CopyContext& context);
 
   Fd arena_;
-  std::shared_ptr<Store> disk_;  // has image kHeldImage of task_
+  bool disk_ = false;  // image kHeldImage of task_
+  std::shared_ptr<Store> store_;
   std::string task_;
 };
 

@@ -94,12 +94,7 @@ std::vector<Fd> Holdings::Descriptors() const {
   return fds;
 }
 
-bool Holdings::DescribesDisk(const Json& description) {
-  return description.is_object() && description.value("disk", Json()) == true;
-}
-
-Result<Holdings> Holdings::Adopt(const Json& description, std::vector<Fd> fds, std::shared_ptr<Store> store,
-                                 const std::string& task) {
+Result<Holdings> Holdings::Adopt(const Json& description, std::vector<Fd> fds, const std::string& task) {
   Holdings holdings;
   Taken taken(std::move(fds));
   JsonFields fields(description, "holdings");
@@ -108,7 +103,7 @@ Result<Holdings> Holdings::Adopt(const Json& description, std::vector<Fd> fds, s
     holdings.members.push_back(std::move(member));
   }
   if (fields.Bool("arena")) holdings.arena_ = taken.Next();
-  if (fields.Bool("disk")) holdings.disk_ = std::move(store);
+  holdings.disk_ = fields.Bool("disk");
   holdings.task_ = task;
   if (taken.lacking()) fields.Fail("lack descriptors");
   RETURN_IF_ERROR(fields.Finish());

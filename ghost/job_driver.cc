@@ -102,6 +102,10 @@ Status Job::Store() {
 
 Status Job::LoadMemory() {
   if (holdings_.bytes() == 0 || holdings_.on_device()) return Status();
+  if (holdings_.on_disk()) {
+    ASSIGN_OR_RETURN(op_.store, OpenStore());
+    holdings_.UseStore(op_.store);
+  }
   ASSIGN_OR_RETURN(Gpu * gpu, OpenGpu());
   if (op_.progress) op_.progress->Begin(RowOf(Step::kLoad).what, holdings_.active_bytes());
   Status status = holdings_.CopyToDevice(*gpu, {op_.progress, nullptr});

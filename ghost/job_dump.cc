@@ -262,6 +262,9 @@ void Job::CopyLog(const std::string& files_folder) {
 Status Job::AddDump() {
   std::string criu_folder = paths_.Dump() + "/" + kCriuFolder;
   std::string files_folder = paths_.Dump() + "/" + kFilesFolder;
+  // Nothing that a restore needs, and different each time.
+  (void)rename((criu_folder + "/dump.log").c_str(), (paths_.state + "/criu-dump.log").c_str());
+  (void)unlink((criu_folder + "/dump.log.out").c_str());
   CriuPages pages(criu_folder);
   RETURN_IF_ERROR(
       op_.writer->AddFolder(kCriuFolder, criu_folder,

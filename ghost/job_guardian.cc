@@ -62,12 +62,12 @@ Status Job::Adopt(Adopted adopted) {
   frozen_.folder = frozen.at(1).get<std::string>();
   frozen_.home = frozen.at(2).get<std::string>();
   frozen_.root = frozen.at(3).get<pid_t>();
-  std::shared_ptr<stasis::Store> store;
-  if (Holdings::DescribesDisk(adopted.state["holdings"])) {
-    ASSIGN_OR_RETURN(store, OpenStore());
+  ASSIGN_OR_RETURN(holdings_,
+                   Holdings::Adopt(adopted.state["holdings"], std::move(adopted.fds), config_.name));
+  if (holdings_.on_disk()) {
+    Result<std::shared_ptr<stasis::Store>> store = OpenStore();
+    if (store.ok()) holdings_.UseStore(*std::move(store));
   }
-  ASSIGN_OR_RETURN(holdings_, Holdings::Adopt(adopted.state["holdings"], std::move(adopted.fds),
-                                              std::move(store), config_.name));
   untidy_ = true;  // what the other one was writing
   Log(LogLevel::kWarning, std::string("took over in phase ") + PhaseName(phase) + ", step " + step_name);
   phase_ = phase;

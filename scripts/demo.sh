@@ -60,6 +60,7 @@ memory_used() {
   "$build/bin/softgpu-smi" --json |
     python3 -c 'import json, sys; print(*(d["memory_used"] for d in json.load(sys.stdin)["devices"]))'
 }
+mebibytes() { awk -v b="$1" 'BEGIN {printf "%.1f MiB", b / 1048576}'; }
 milliseconds() { awk -v ms="$1" 'BEGIN {if (ms < 1000) printf "%.0f ms", ms; else printf "%.2f s", ms / 1000}'; }
 
 step "two software GPUs of 1 GiB"
@@ -109,4 +110,4 @@ python3 "$STASIS_ROOT/samples/compare_losses.py" "$work/disturbed.log" "$work/re
   fail "the losses differ from the reference"
 accuracy=$(sed -n 's/^test accuracy \([0-9.]*\).*/\1/p' "$work/disturbed.log")
 awk -v a="$accuracy" 'BEGIN {exit !(a >= 0.8 && a <= 1)}' || fail "test accuracy $accuracy is below 0.80"
-echo "demo: PASS $steps losses and sha256 ${hash:0:16} as undisturbed, accuracy $accuracy; pause $(milliseconds "$(field pause pause_ms)"), checkpoint $(milliseconds "$(field checkpoint total_ms)") (standstill $(milliseconds "$(field checkpoint standstill_ms)")), restore $(milliseconds "$(field restore total_ms)"), image $(awk -v b="$(field checkpoint image_bytes)" 'BEGIN {printf "%.1f MiB", b / 1048576}')"
+echo "demo: PASS $steps losses and sha256 ${hash:0:16} as undisturbed, accuracy $accuracy; pause $(milliseconds "$(field pause pause_ms)"), checkpoint $(milliseconds "$(field checkpoint total_ms)") (standstill $(milliseconds "$(field checkpoint standstill_ms)")), restore $(milliseconds "$(field restore total_ms)"), image $(mebibytes "$(field checkpoint logical_bytes)"), $(mebibytes "$(field checkpoint added_bytes)") on disk"

@@ -50,7 +50,7 @@ def measure_ours(site, name, mib):
         result[f"pause {residency}"] = job.verb("pause", "--residency", residency)["pause_ms"]
         result[f"resume {residency}"] = job.verb("resume")["resume_ms"]
     checkpoint = job.verb("checkpoint")
-    result.update(standstill=checkpoint["standstill_ms"], image=checkpoint["total_ms"], bytes=checkpoint["image_bytes"])
+    result.update(standstill=checkpoint["standstill_ms"], image=checkpoint["total_ms"], bytes=checkpoint["added_bytes"])
     job.kill()
     result["restore"] = job.verb("restore", "--detach")["total_ms"]
     job.verb("cancel")

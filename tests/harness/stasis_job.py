@@ -40,6 +40,8 @@ class Site:
             for task in self.tasks():
                 if task.get("state") not in ("ended", "failed"):
                     self.call("cancel", task["name"])
+                # It may still collect what is of no use in the store.
+                Job(self, task["name"]).wait_for_ghost_to_leave()
         finally:
             self.node.__exit__()
             self.folder.cleanup()
@@ -69,6 +71,20 @@ class Site:
         if status != 0:
             raise VerbFailed([str(a) for a in arguments], answer, stderr)
         return answer
+
+    def images(self, verb, *arguments):
+        """`stasis images VERB`: its answer."""
+        command = ["images", verb, "--json", *map(str, arguments)]
+        result = subprocess.run([built("bin/stasis"), *command], env=self.env(), stdin=subprocess.DEVNULL, capture_output=True,
+                                text=True, timeout=GIVE_UP_SECONDS, check=False, preexec_fn=die_with_parent)
+        if result.returncode != 0:
+            raise VerbFailed(command, json.loads(result.stdout), result.stderr)
+        return json.loads(result.stdout)
+
+    def image_names(self, task):
+        """The files of a task's images in the store, committed or not."""
+        folder = os.path.join(self.state, "store", "images", task)
+        return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
 
     def memory_in_the_end(self):
         """Device memory in use once everybody has let go, or after ten seconds: a guardian ends after its ghost."""

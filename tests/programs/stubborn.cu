@@ -1,11 +1,12 @@
 // Programs that cannot be paused at once, or not at all; each prints a line when it is where the test wants it, and goes
 // on when it is told to by a line on its command file (argument 2), which the test creates.
 //
-// usage: stubborn MODE COMMAND_FILE    MODE: spin texture managed broken plain
+// usage: stubborn MODE COMMAND_FILE    MODE: spin texture managed broken plain hungry
 #include <cuda_runtime.h>
 #include <sys/inotify.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -13,6 +14,7 @@
 #include <fstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #define CHECK(call)                                                                                \
   do {                                                                                             \
@@ -121,15 +123,53 @@ static void BreakContext(const char* command) {
   std::printf("still %s\n", cudaGetErrorName(cudaDeviceSynchronize()));
 }
 
+// Keeps kKept of noise, and takes and gives back kMore again and again meanwhile: on a device of 256 MiB there is room for
+// that, and for no copy of what is kept beside it.
+constexpr size_t kKept = 80u << 20, kMore = 100u << 20;
+
+static std::vector<uint64_t> Noise() {
+  std::vector<uint64_t> words(kKept / sizeof(uint64_t));
+  uint64_t state = 88172645463325252ull;
+  for (uint64_t& word : words) {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    word = state;
+  }
+  return words;
+}
+
+static void StepsWhileHungry(const char* command) {
+  void* kept;
+  CHECK(cudaMalloc(&kept, kKept));
+  CHECK(cudaMemcpy(kept, Noise().data(), kKept, cudaMemcpyHostToDevice));
+  std::atomic<bool> done{false};
+  std::thread eater([&done] {
+    while (!done) {
+      void* more;
+      CHECK(cudaMalloc(&more, kMore));
+      CHECK(cudaFree(more));
+      usleep(1000);
+    }
+  });
+  StepsAround(command, nullptr);
+  done = true;
+  eater.join();
+  std::vector<uint64_t> now(kKept / sizeof(uint64_t));
+  CHECK(cudaMemcpy(now.data(), kept, kKept, cudaMemcpyDeviceToHost));
+  if (now != Noise()) Say("what was kept has changed");
+}
+
 int main(int argc, char** argv) {
   const std::string mode = argc == 3 ? argv[1] : "";
   if (mode == "spin") SpinUntilTold(argv[2]);
   else if (mode == "texture") StepsAround(argv[2], MakeTexture);
   else if (mode == "managed") StepsAround(argv[2], MakeManaged);
   else if (mode == "plain") StepsAround(argv[2], nullptr);
+  else if (mode == "hungry") StepsWhileHungry(argv[2]);
   else if (mode == "broken") BreakContext(argv[2]);
   else {
-    std::fprintf(stderr, "usage: stubborn spin|texture|managed|broken|plain COMMAND_FILE\n");
+    std::fprintf(stderr, "usage: stubborn spin|texture|managed|broken|plain|hungry COMMAND_FILE\n");
     return 2;
   }
   return 0;

@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import fcntl
+import json
 import os
 import select
 import signal
@@ -39,10 +40,10 @@ class Faults(unittest.TestCase):
         self.addCleanup(self.site.__exit__, None, None, None)
 
     def start(self, name, *program):
-        return self.site.start(name, built(program[0]), *program[1:], options=["--strategy", self.strategy])
+        return self.site.start(name, built(program[0]), *map(str, program[1:]), options=["--strategy", self.strategy])
 
-    def holder(self, name="holder"):
-        job = self.start(name, "tests/programs/holder", "64", "8")
+    def holder(self, name="holder", mib=64):
+        job = self.start(name, "tests/programs/holder", mib, "8")
         job.wait_for_output("ready")
         return job
 
@@ -52,31 +53,96 @@ class Faults(unittest.TestCase):
         self.assertEqual(job.wait(), 0, job.output())
         self.assertRegex(job.output(), r"^ready\nturns \d+\n$")
 
-    def images(self, job):
-        folder = os.path.join(self.site.state, "images", job.name)
-        return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    @contextlib.contextmanager
+    def small_disk(self, size):
+        """The state folder on a disk of its own; gives what makes it larger."""
+        os.makedirs(self.site.state, 0o700)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", self.site.state], check=True)
+        try:
+            yield lambda larger: subprocess.run(["mount", "-o", f"remount,size={larger}", self.site.state], check=True)
+        finally:
+            subprocess.run(["umount", "-l", self.site.state], check=True)
+
+    def used(self):
+        info = os.statvfs(self.site.state)
+        return (info.f_blocks - info.f_bfree) * info.f_frsize
 
     @unittest.skipUnless(os.geteuid() == 0, "mounting needs root")
     def test_no_room_on_disk(self):
-        job = self.holder()
-        first = job.verb("checkpoint")
-        folder = os.path.join(self.site.state, "images", job.name)
-        aside = folder + ".aside"
-        os.rename(folder, aside)
-        os.mkdir(folder, 0o700)
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m,mode=700", "tmpfs", folder], check=True)
-        try:
-            _, answer = job.refused("checkpoint")
-            self.assertEqual(answer["code"], "RESOURCE_EXHAUSTED", answer)
-            self.assertEqual(answer["left"], "rolled-back", answer)
-            self.assertEqual(self.images(job), [], "half an image is left")
-        finally:
-            subprocess.run(["umount", folder], check=True)
-        os.rmdir(folder)
-        os.rename(aside, folder)
+        with self.small_disk("40m") as enlarge:
+            small, large = self.holder("small", 8), self.holder("large", 64)
+            first = small.verb("checkpoint")
+            small.wait_for_ghost_to_leave()
+            before = self.used()
+            for options in ([], ["--snapshot", "off"], ["--snapshot", "host"], ["--stop"]):
+                with self.subTest(options):
+                    _, answer = large.refused("checkpoint", *options)
+                    self.assertEqual((answer["code"], answer["left"]), ("RESOURCE_EXHAUSTED", "rolled-back"), answer)
+                    self.assertIn(self.site.state, answer["message"])
+                    self.assertIn("stasis images gc", answer["remedy"])
+                    large.wait_for_ghost_to_leave()
+                    self.assertEqual(self.site.image_names("large"), [], "half an image is left")
+                    self.assertLess(abs(self.used() - before), 1 << 20, "the space is given back")
+            self.assertEqual(self.site.images("verify")["damages"], [])
+            enlarge("256m")
+            second = large.verb("checkpoint")
+            self.assertEqual(self.site.images("verify")["images"], 2)
+            for job, image in ((small, first), (large, second)):
+                job.kill()
+                self.assertEqual(job.verb("restore", "--detach")["image"], image["image"])
+                self.end(job)
+                job.wait_for_ghost_to_leave()
+
+    @unittest.skipUnless(os.geteuid() == 0, "mounting needs root")
+    def test_no_room_for_a_pause_on_disk(self):
+        with self.small_disk("40m"):
+            job = self.holder()
+            before = self.used()
+            _, answer = job.refused("pause", "--residency", "disk")
+            self.assertEqual((answer["code"], answer["left"]), ("RESOURCE_EXHAUSTED", "rolled-back"), answer)
+            self.assertIn(self.site.state, answer["message"])
+            self.assertLess(abs(self.used() - before), 1 << 20)
+            job.verb("pause", "--residency", "host")
+            job.verb("resume")
+            self.end(job)
+            job.wait_for_ghost_to_leave()
+
+    def test_checkpoints_and_collections_at_once(self):
+        jobs = [self.holder("left"), self.holder("right")]
+        images = [job.verb("checkpoint")["image"] for job in jobs]
+
+        def verbs(*arguments):
+            return subprocess.Popen([built("bin/stasis"), *arguments, "--json"], env=self.site.env(),
+                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+
+        for _ in range(3):
+            # What the collectors have to remove while others write.
+            for job, image in zip(jobs, images):
+                self.site.images("rm", f"{job.name}/{image}")
+            running = [verbs("checkpoint", job.name) for job in jobs] + [verbs("images", "gc") for _ in range(2)]
+            answers = [(process.communicate(timeout=120)[0], process.returncode) for process in running]
+            for output, status in answers[:2]:
+                self.assertEqual(status, 0, output)
+            images = [json.loads(output)["image"] for output, _ in answers[:2]]
+            # Two collectors at once: one of them may be told so.
+            self.assertTrue(any(status == 0 for _, status in answers[2:]), answers)
+            for output, status in answers[2:]:
+                self.assertTrue(status == 0 or json.loads(output)["code"] == "FAILED_PRECONDITION", output)
+            self.assertEqual(self.site.images("verify")["damages"], [])
+        for job in jobs:
+            job.kill()
+            job.verb("restore", "--detach")
+            self.end(job)
+
+    def test_an_image_of_version_1_is_refused_by_name(self):
+        job = self.holder("old", 8)
+        os.makedirs(os.path.join(self.site.state, "images", "old", "000007"))
         job.kill()
-        self.assertEqual(job.verb("restore", "--detach")["image"], first["image"])
-        self.end(job)
+        for target in ("old", "old/000007"):
+            status, answer, _ = self.site.call("restore", target, "--detach")
+            self.assertEqual((status, answer["code"]), (6, "UNSUPPORTED"), answer)
+            self.assertIn("000007", answer["message"])
+            self.assertIn("version 1", answer["message"])
 
     def test_a_folder_that_criu_would_make_in_the_task_s_own(self):
         """CRIU makes `proc.crtools` in the working folder of a task's first process, as another dump may just do there."""
@@ -134,7 +200,7 @@ class Faults(unittest.TestCase):
             lines.write("inc\n")
             lines.flush()
             self.assertEqual(lines.readline(), "2\n", "the program runs on, its connection too")
-        self.assertEqual(self.images(job), [])
+        self.assertEqual(self.site.image_names(job.name), [])
 
     def test_a_device_that_is_lost_while_its_task_is_paused(self):
         job = self.holder()

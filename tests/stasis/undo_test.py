@@ -14,8 +14,8 @@ from stasis_job import Site, built
 FULL = os.environ.get("STASIS_TEST_FULL") == "1"
 SEED = int(os.environ.get("STASIS_UNDO_SEED", "7"))
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-VERBS = ("pause", "pause-host", "pause-disk", "checkpoint", "checkpoint-stop", "migrate", "resume", "resume-host", "resume-disk",
-         "restore")
+VERBS = ("pause", "pause-host", "pause-disk", "checkpoint", "checkpoint-stop", "checkpoint-hungry", "migrate", "resume",
+         "resume-host", "resume-disk", "restore")
 
 
 def points():
@@ -43,11 +43,11 @@ class Undo(unittest.TestCase):
         cls.addClassCleanup(cls.site.__exit__, None, None, None)
         cls.count = 0
 
-    def start(self):
+    def start(self, mode="plain"):
         type(self).count += 1
         self.command = os.path.join(self.site.folder.name, f"command-{self.count}", "go")
         os.makedirs(os.path.dirname(self.command))
-        job = self.site.start(f"job-{self.count}", built("tests/programs/stubborn"), "plain", self.command,
+        job = self.site.start(f"job-{self.count}", built("tests/programs/stubborn"), mode, self.command,
                               options=["--strategy", self.strategy])
         job.wait_for_output("ready")
         return job
@@ -56,7 +56,7 @@ class Undo(unittest.TestCase):
         """The verb with the fault armed in the ghost that it starts: (exit status, answer)."""
         name, _, option = verb.partition("-")
         arguments = {"pause": ["--residency", option or "device"], "migrate": ["--gpus", "1,0"], "restore": ["--detach"],
-                     "checkpoint": ["--stop"] if option else []}.get(name, [])
+                     "checkpoint": ["--stop"] if option == "stop" else []}.get(name, [])
         extra = {"STASIS_GHOST_FAULT": fault} if fault else {}
         if fault:
             job.wait_for_ghost_to_leave()
@@ -77,7 +77,7 @@ class Undo(unittest.TestCase):
     def one(self, verb, fault):
         """True when the fault lay on the verb's way."""
         point, action = fault.split(":")
-        job = self.start()
+        job = self.start("hungry" if verb == "checkpoint-hungry" else "plain")
         if verb.startswith("resume"):
             # The ghost that holds the pause is the one that resumes; what fails in the pause itself is no case here.
             status, _ = self.call(job, verb.replace("resume", "pause"), fault)
@@ -96,7 +96,21 @@ class Undo(unittest.TestCase):
             self.assertIn(point, answer["message"], answer)
         self.settle(job, verb, status, answer)
         self.finish(job)
+        self.forget(job)
         return hit
+
+    def forget(self, job):
+        """Nothing is left in the store of a task without images, whatever happened to the ghosts that wrote them."""
+        job.wait_for_ghost_to_leave()
+        names = [name for name in self.site.image_names(job.name) if name.endswith(".image") and name != "held.image"]
+        if names:
+            self.site.images("rm", "--force", *(f"{job.name}/{name.removesuffix('.image')}" for name in names))
+        self.site.images("gc")
+        report = self.site.images("verify")
+        self.assertEqual((report["damages"], report["images"], report["packs"]), ([], 0, 0), report)
+        packs = os.path.join(self.site.state, "store", "packs")
+        self.assertEqual(os.listdir(packs) if os.path.isdir(packs) else [], [])
+        self.assertEqual(self.site.image_names(job.name), [])
 
     def settle(self, job, verb, status, answer):
         """Brings the task back to running, checking that nothing was lost on the way."""
@@ -160,6 +174,26 @@ class Undo(unittest.TestCase):
         answer = self.must(job, "restore")
         self.assertEqual(answer["image"], first["image"])
         self.finish(job)
+        self.forget(job)
+
+    def test_a_program_that_needs_the_snapshot_s_memory_has_it(self):
+        for share, ends_well in ((50, True), (0, False)):
+            with self.subTest(share=share):
+                job = self.start("hungry")
+                first = self.must(job, "checkpoint")
+                self.assertEqual(first["snapshot"], "device, then host", first)
+                job.wait_for_ghost_to_leave()
+                # Nothing of it is in the store, so that writing it takes its time.
+                self.site.images("rm", "--force", f"{job.name}/{first['image']}")
+                self.site.images("gc")
+                status, answer, _ = self.site.call("checkpoint", job.name, "--snapshot", "device", "--snapshot-host-share",
+                                                   share)
+                self.assertEqual(status == 0, ends_well, answer)
+                if not ends_well:
+                    self.assertEqual((answer["code"], answer["left"]), ("RESOURCE_EXHAUSTED", "rolled-back"), answer)
+                    self.assertIn("--snapshot-host-share", answer["remedy"])
+                self.finish(job)
+                self.forget(job)
 
 
 class UndoByDriverCheckpoint(Undo):
