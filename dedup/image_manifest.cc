@@ -18,6 +18,7 @@ static_assert(std::endian::native == std::endian::little, "PayloadWriter writes 
 
 constexpr uint64_t kMagic = 0x0a676d4973697453;  // "StisImg\n"
 constexpr size_t kVersionOffset = 8;
+constexpr size_t kSizeOffset = 16;
 constexpr size_t kHeaderBytes = 24;
 constexpr size_t kSumBytes = 16;
 constexpr uint64_t kMinChunkBytes = 4 << 10;
@@ -197,7 +198,7 @@ Status CheckEnvelope(const std::string& file, std::span<const std::byte> bytes) 
   if (version == kImageVersion && size != bytes.size()) {
     std::string what =
         "the file has " + std::to_string(bytes.size()) + " bytes instead of " + std::to_string(size);
-    return CorruptAt(file, std::min<uint64_t>(size, bytes.size()), what);
+    return CorruptAt(file, kSizeOffset, what);
   }
   RETURN_IF_ERROR(CheckSum(file, bytes));
   if (version == kImageVersion) return Status();

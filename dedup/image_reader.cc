@@ -40,6 +40,14 @@ std::vector<StoreReader::Piece> Wanted(const Content& content, const Piece& piec
   return wanted;
 }
 
+// A chunk that no pack has was in one that opening the store found damaged, most likely.
+Status WithNotes(const Status& status, const Store& store) {
+  if (status.code() != StatusCode::kCorrupt) return status;
+  std::string text(status.message());
+  for (const std::string& note : store.notes()) text += "; " + note;
+  return Status(StatusCode::kCorrupt, text);
+}
+
 }  // namespace
 
 struct ImageReader::State {
@@ -61,7 +69,7 @@ struct ImageReader::State {
     std::vector<Hash128> hashes;
     for (const ChunkRef& chunk : distinct) hashes.push_back(chunk.hash);
     Result<std::unique_ptr<StoreReader>> reader = StoreReader::Begin(store, hashes);
-    if (!reader.ok()) return std::move(reader).status().WithContext(Name());
+    if (!reader.ok()) return WithNotes(reader.status(), *store).WithContext(Name());
     chunks = *std::move(reader);
     return Status();
   }
