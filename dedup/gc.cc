@@ -92,16 +92,17 @@ class Collector {
     auto better = [&](uint64_t a, uint64_t b) { return std::pair(live[a], a) > std::pair(live[b], b); };
     const bool complete = live_.All([&](const Hash128& hash) { return !core_->Find(hash).empty(); });
     std::vector<Candidate> candidates;
-    for (const auto& [pack, bytes] : live) {
+    for (const auto& entry : live) {
+      const uint64_t pack = entry.first;
       if (core_->IsUnread(pack) && !complete) continue;  // it may hold what is missing
       Candidate candidate{pack, 0, 0};
-      for (const PackEntry& entry : core_->Entries(pack)) {
-        candidate.bytes += RecordBytes(entry);
-        if (!live_.Contains(entry.hash)) continue;
-        std::vector<ChunkPlace> places = core_->Find(entry.hash);
+      for (const PackEntry& record : core_->Entries(pack)) {
+        candidate.bytes += RecordBytes(record);
+        if (!live_.Contains(record.hash)) continue;
+        std::vector<ChunkPlace> places = core_->Find(record.hash);
         bool best = std::none_of(places.begin(), places.end(),
                                  [&](const ChunkPlace& place) { return better(place.pack, pack); });
-        if (best) candidate.needed += RecordBytes(entry);
+        if (best) candidate.needed += RecordBytes(record);
       }
       if (candidate.needed * kRewriteBelow < candidate.bytes || candidate.bytes == 0)
         candidates.push_back(candidate);
@@ -121,7 +122,8 @@ class Collector {
     // From here on nobody begins to rely on the pack; who did before has committed by now, or has given up.
     RETURN_IF_ERROR(live_.Update());
     ASSIGN_OR_RETURN(Plan plan, MakePlan(pack));
-    if (plan.copy_bytes * kRewriteBelow >= plan.bytes && plan.bytes != 0) return locks_->Unlock(pack);
+    const bool worth_it = plan.copy_bytes * kRewriteBelow < plan.bytes || plan.bytes == 0;
+    if (!worth_it && !core_->IsDamaged(pack)) return locks_->Unlock(pack);
     if (plan.copy.empty() && !plan.waits) {
       ++report_.packs_removed;
       return RemovePack(pack);
@@ -171,6 +173,7 @@ class Collector {
     for (const PackEntry& entry : plan.copy) {
       Result<std::vector<std::byte>> record = Read({pack, entry}, entry.hash);
       if (!record.ok() && record.status().code() == StatusCode::kCorrupt) {
+        core_->MarkDamaged(pack);
         report_.damages.push_back(DamageOf(StoreCore::PackLabel(pack), record.status()));
         return false;
       }
@@ -210,14 +213,17 @@ class Collector {
     core_->ForgetPack(pack);
     RETURN_IF_ERROR(files_.Remove(core_->PackPath(pack)));
     RETURN_IF_ERROR(files_.Remove(core_->IndexPath(pack)));
+    RETURN_IF_ERROR(files_.Remove(core_->MarkPath(pack)));
     return locks_->Unlock(pack);
   }
 
   Status RemoveLeftovers() {
     ASSIGN_OR_RETURN(std::vector<std::string> names, files_.List(core_->packs_folder()));
     for (const std::string& name : names) {
-      if (std::optional<uint64_t> id = PackIdOfName(name, ".tmp")) RETURN_IF_ERROR(RemoveLeftover(*id, name));
-      if (std::optional<uint64_t> id = PackIdOfName(name, ".idx")) RETURN_IF_ERROR(RemoveLeftover(*id, name));
+      for (const char* suffix : {".tmp", ".idx", ".bad"}) {
+        if (std::optional<uint64_t> id = PackIdOfName(name, suffix))
+          RETURN_IF_ERROR(RemoveLeftover(*id, name));
+      }
     }
     ASSIGN_OR_RETURN(uint64_t manifests, RemoveAbandonedManifests(files_, core_->root()));
     report_.leftovers_removed += manifests;

@@ -5,6 +5,7 @@
 //   ROOT/packs/ID.pack       records: a header with hash, sizes, coding and its own sum, then the bytes
 //   ROOT/packs/ID.idx        what ID.pack holds, with a sum; rebuilt from the pack when lost or damaged
 //   ROOT/packs/ID.tmp        a pack that is being written
+//   ROOT/packs/ID.bad        ID.pack was seen to be damaged: its chunks are stored again when they come again
 //   ROOT/images/TASK/ID.image  manifests: see dedup/image.h
 //
 // Nothing in a pack or manifest is ever changed. A pack becomes visible by a rename once it is on stable

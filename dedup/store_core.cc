@@ -76,6 +76,8 @@ Status StoreCore::Open() {
   }
   RETURN_IF_ERROR(files_.MakeFolders(root_));
   RETURN_IF_ERROR(OpenFormat().WithContext(root_));
+  // The format is on stable storage before anything else is, whoever wrote it and did not live to sync it.
+  if (!files_.Exists(packs_folder())) RETURN_IF_ERROR(files_.SyncFolder(root_));
   RETURN_IF_ERROR(files_.MakeFolders(packs_folder()));
   RETURN_IF_ERROR(files_.MakeFolders(images_folder()));
   return Refresh();
@@ -97,7 +99,6 @@ Status StoreCore::WriteFormat() {
   const std::string path = root_ + "/format", fresh = path + ".new";
   if (files_.Exists(path)) return Status();
   if (!alone) return Status(StatusCode::kUnavailable, "another process failed to create the store");
-  // It is on stable storage before anything else comes into the store.
   if (files_.Exists(packs_folder())) {
     return Status(StatusCode::kCorrupt, "the file 'format' is missing, and there are packs");
   }
@@ -109,9 +110,8 @@ Status StoreCore::WriteFormat() {
   if (status.ok()) status = files_.Rename(fresh, path);
   if (!status.ok()) {
     (void)files_.Remove(fresh).ok();  // the first error is what counts
-    return status;
   }
-  return files_.SyncFolder(root_);
+  return status;
 }
 
 Status StoreCore::Refresh() {
@@ -120,6 +120,10 @@ Status StoreCore::Refresh() {
   std::vector<uint64_t> there;
   for (const std::string& name : names) {
     if (std::optional<uint64_t> id = PackIdOfName(name, ".pack")) there.push_back(*id);
+    if (std::optional<uint64_t> id = PackIdOfName(name, ".bad")) {
+      std::unique_lock lock(mutex_);
+      damaged_packs_.insert(*id);
+    }
   }
   std::sort(there.begin(), there.end());
   for (uint64_t id : Packs()) {
@@ -146,8 +150,7 @@ Status StoreCore::LoadPack(uint64_t id) {
     Status ends = CheckPackEnds(**pack, PackLabel(id), id, entries->size());
     if (ends.code() == StatusCode::kCorrupt) {
       Note(std::string(ends.message()));
-      std::unique_lock lock(mutex_);
-      damaged_packs_.insert(id);
+      MarkDamaged(id);
     }
   }
   if (!entries.ok()) {
@@ -186,8 +189,8 @@ Result<std::vector<PackEntry>> StoreCore::RebuildIndex(uint64_t id, const StoreF
   }
   if (!whole) {
     // The disk keeps what it has.
+    MarkDamaged(id);
     std::unique_lock lock(mutex_);
-    damaged_packs_.insert(id);
     unread_packs_.insert(id);
     return entries;
   }
@@ -254,6 +257,14 @@ bool StoreCore::IsUnread(uint64_t pack) const {
 bool StoreCore::IsDamaged(uint64_t pack) const {
   std::shared_lock lock(mutex_);
   return damaged_packs_.contains(pack);
+}
+
+void StoreCore::MarkDamaged(uint64_t pack) {
+  {
+    std::unique_lock lock(mutex_);
+    damaged_packs_.insert(pack);
+  }
+  (void)files_.Create(MarkPath(pack)).ok();  // it may be there already, and nothing depends on it
 }
 
 StoreCounts StoreCore::counts() const {

@@ -34,6 +34,7 @@ class StoreCore {
   std::string images_folder() const { return root_ + "/images"; }
   std::string PackPath(uint64_t id) const { return packs_folder() + "/" + PackName(id); }
   std::string IndexPath(uint64_t id) const { return packs_folder() + "/" + PackIdText(id) + ".idx"; }
+  std::string MarkPath(uint64_t id) const { return packs_folder() + "/" + PackIdText(id) + ".bad"; }
   std::string TempPath(uint64_t id) const { return packs_folder() + "/" + PackIdText(id) + ".tmp"; }
   static std::string PackName(uint64_t id) { return PackIdText(id) + ".pack"; }
   // Relative to the root, as people are told.
@@ -59,8 +60,10 @@ class StoreCore {
 
   // Of a pack without a good index a part could not be read: it may hold more than is known.
   bool IsUnread(uint64_t pack) const;
-  // A damage of the pack is known: nothing new relies on it.
+  // A damage of the pack is known: nothing new relies on it, and the collector replaces it as soon as it can.
   bool IsDamaged(uint64_t pack) const;
+  // Tells it to those who open the store later as well, as far as the disk lets it: by a file ID.bad.
+  void MarkDamaged(uint64_t pack);
   // What is on disk. kNotFound, kCorrupt.
   Result<std::vector<PackEntry>> ReadIndex(uint64_t id, uint64_t* pack_size) const;
   // Writes what a pack's index says, on stable storage but for its name. Replaces nothing.

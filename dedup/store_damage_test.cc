@@ -200,9 +200,44 @@ TEST(StoreDamage, AGoodCopyElsewhereIsUsed) {
     Result<VerifyReport> report = store->Verify();
     ASSERT_TRUE(report.ok());
     EXPECT_EQ(report->damages.size(), 1u);
+    EXPECT_TRUE(broken->Exists(path.substr(0, path.size() - 5) + ".bad"));
     ++damaged;
   }
   EXPECT_EQ(damaged, 2);
+}
+
+// Whoever has the bytes puts them in again, which makes the older image whole too; then the bad packs go.
+TEST(StoreDamage, TheNextCheckpointHeals) {
+  for (bool by_restore : {false, true}) {
+    const std::unique_ptr<CrashFileSystem> disk = MakeDisk();
+    for (const std::string& path : disk->AllFiles()) {
+      if (path.ends_with(".pack")) disk->FlipBit(path, 8 * (80 + 100));
+    }
+    std::vector<std::string> notes;
+    if (by_restore) {
+      EXPECT_EQ(Restore(*disk, &notes).status().code(), StatusCode::kCorrupt);
+    } else {
+      std::shared_ptr<Store> store = *Store::Open(kRoot, Options(*disk));
+      EXPECT_EQ(store->Verify()->damages.size(), 4u);  // two packs, and the image needs a chunk of each
+    }
+    std::shared_ptr<Store> store = *Store::Open(kRoot, Options(*disk));
+    {
+      auto writer = std::move(ImageWriter::Create(store, "job", "000002")).value();
+      ASSERT_OK(writer->AddStream("memory", {{0, Content().size()}}));
+      ASSERT_OK(WriteStream(writer.get(), "memory", Content()));
+      ASSERT_OK(writer->Commit(Json::object()));
+      EXPECT_GT(writer->counts().added_bytes, 0u);
+    }
+    Result<Bytes> restored = Restore(*disk, &notes);
+    // A restore stops at the first damage, so it may take as many checkpoints as there are damaged packs.
+    if (by_restore && !restored.ok()) continue;
+    ASSERT_TRUE(restored.ok()) << restored.status().ToString();
+    EXPECT_TRUE(*restored == Content());
+    ASSERT_OK(store->CollectGarbage().status());
+    EXPECT_TRUE(store->Verify()->damages.empty());
+    for (const std::string& path : disk->AllFiles()) EXPECT_FALSE(path.ends_with(".bad")) << path;
+    EXPECT_TRUE(Restore(*disk, &notes).ok());
+  }
 }
 
 TEST(StoreDamage, ADamagedIndexIsToldOnceAndRebuilt) {

@@ -115,6 +115,7 @@ Status StoreReader::State::ReadOne(const ChunkPlace& place, const Piece& piece) 
 }
 
 Status StoreReader::State::ReadElsewhere(const ChunkPlace& bad, const Piece& piece, Status damage) const {
+  if (damage.code() == StatusCode::kCorrupt) core->MarkDamaged(bad.pack);
   for (const ChunkPlace& place : Places(piece.hash)) {
     if (place.pack == bad.pack && place.entry == bad.entry) continue;
     if (ReadOne(place, piece).ok()) return Status();

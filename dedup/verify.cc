@@ -84,6 +84,7 @@ class Verifier {
     uint64_t chunks = 0;
     std::vector<Hash128> good;
     walk.damaged = [&](uint64_t at, std::string_view what) {
+      core_.MarkDamaged(pack.id);
       Damaged(StoreCore::PackLabel(pack.id), at, what);
     };
     walk.progress = [&](uint64_t bytes) { Progress(bytes); };
