@@ -296,7 +296,8 @@ CommandLine::Outcome CommandLine::Parse(const std::vector<std::string>& argument
   }
   if (arguments[0] == "images" && arguments.size() > 1 && arguments[1].rfind('-', 0) != 0 &&
       !HasVerb(*app_.get_subcommand("images"), arguments[1])) {
-    return UsageError("there is no verb images " + arguments[1]);
+    options_.verb = arguments[0];
+    return UsageError("there is no verb " + arguments[1]);
   }
   size_t separator = ProgramSeparator(arguments);
   if (separator < arguments.size()) {

@@ -67,6 +67,8 @@ Examples:
   stasis images import train.stasis
   stasis images import train.stasis --as train-copy)";
 
+std::string NotEmpty(const std::string& text) { return text.empty() ? "the name is empty" : ""; }
+
 }  // namespace
 
 void CommandLine::AddImages() {
@@ -75,7 +77,7 @@ void CommandLine::AddImages() {
   images->require_subcommand(1);
 
   CLI::App* ls = AddVerbTo(images, "ls", "list images, with what they take", kLsFooter);
-  ls->add_option("NAME", options_.name, "only those of this task");
+  ls->add_option("NAME", options_.name, "only those of this task")->check(NotEmpty);
   ls->add_flag("-a,--all", options_.all, "also what is stored of paused tasks");
 
   CLI::App* show = AddVerbTo(images, "show", "say what is in an image, and what it needs", kShowFooter);
@@ -83,8 +85,10 @@ void CommandLine::AddImages() {
 
   CLI::App* verify =
       AddVerbTo(images, "verify", "check every byte of the store, or of one image", kVerifyFooter);
-  verify->add_option("IMAGE", options_.target,
-                     "TASK/ID, or TASK for all of its images (default: the whole store)");
+  verify
+      ->add_option("IMAGE", options_.target,
+                   "TASK/ID, or TASK for all of its images (default: the whole store)")
+      ->check(NotEmpty);
 
   CLI::App* rm = AddVerbTo(images, "rm", "remove images", kRmFooter);
   rm->add_option("IMAGE", options_.images, "TASK/ID")->required();

@@ -30,7 +30,10 @@ TEST(ProbeDrivers, WhatIsNoDriverIsNamed) {
 }
 
 TEST(Devices, AreCounted) {
-  DriverInfo driver{"/x", 12080, {{"H100", 80ull << 30}, {"H100", 80ull << 30}, {"T4", 16ull << 30}}};
+  DriverInfo driver{
+      "/x",
+      12080,
+      {{"H100", 80ull << 30, "", 90}, {"H100", 80ull << 30, "", 90}, {"T4", 16ull << 30, "", 75}}};
   EXPECT_EQ(DevicesText(driver), "2 x H100 (80.0 GiB), 1 x T4 (16.0 GiB)");
   EXPECT_EQ(DriverVersionText(driver.version), "12.8");
   EXPECT_TRUE(CheckGpus({2, 0}, driver).ok());

@@ -282,7 +282,7 @@ TEST(ImagesCommandLine, Verbs) {
 
 TEST(ImagesCommandLine, WrongUsageNamesTheVerb) {
   CommandLine line;
-  EXPECT_NE(line.Parse({"images", "frob"}).text.find("images frob"), std::string::npos);
+  EXPECT_NE(line.Parse({"images", "frob"}).text.find("no verb frob"), std::string::npos);
   CommandLine other;
   CommandLine::Outcome outcome = other.Parse({"images", "export", "train"});
   EXPECT_TRUE(outcome.done);
