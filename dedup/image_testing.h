@@ -160,7 +160,7 @@ inline Status ReadSample(const std::shared_ptr<Store>& store, const std::string&
     RETURN_IF_ERROR(RemoveTree(path));
     RETURN_IF_ERROR(MakeFolders(path));
     RETURN_IF_ERROR(reader->ExtractFolder(name, path));
-    EXPECT_EQ(Names(path), [&] {
+    EXPECT_EQ(Names(path), [&files = files] {
       std::vector<std::string> names;
       for (const auto& file : files) names.push_back(file.first);
       return names;
