@@ -1,5 +1,7 @@
 """Tasks under `stasis`, as a user starts and handles them, on softgpu devices of their own."""
 
+import contextlib
+import fcntl
 import json
 import os
 import select
@@ -169,6 +171,10 @@ class Job:
 
     def wait_for_ghost_to_leave(self, timeout=GIVE_UP_SECONDS):
         """The ghost of an earlier verb may still be on its way out, and would serve the next one."""
+        # A guardian may just be becoming the ghost; that one has written its own number when it no longer serves.
+        for lock in ("guard.lock", "ghost.sock.lock"):
+            with contextlib.suppress(FileNotFoundError), open(os.path.join(self.site.run_dir, "tasks", self.name, lock), "rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
         try:
             pidfd = os.pidfd_open(self.read_json("status.json")["ghost_pid"])
         except (FileNotFoundError, ProcessLookupError, KeyError):

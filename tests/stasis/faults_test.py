@@ -107,6 +107,21 @@ class Faults(unittest.TestCase):
             self.end(job)
             job.wait_for_ghost_to_leave()
 
+    def test_a_snapshot_goes_where_there_is_room(self):
+        job = self.holder(mib=272)  # more than half of a device
+        _, answer = job.refused("checkpoint", "--snapshot", "device")
+        self.assertEqual((answer["code"], answer["left"]), ("RESOURCE_EXHAUSTED", "rolled-back"), answer)
+        self.assertIn("--snapshot auto", answer["remedy"])
+        _, answer = job.refused("checkpoint", "--snapshot", "host", "--snapshot-host-share", "0")
+        self.assertEqual((answer["code"], answer["left"]), ("RESOURCE_EXHAUSTED", "rolled-back"), answer)
+        self.assertEqual(self.site.image_names(job.name), [])
+        self.assertEqual(job.verb("checkpoint")["snapshot"], "host")
+        self.assertEqual(job.verb("checkpoint", "--snapshot-host-share", "0")["snapshot"], "none")
+        self.assertEqual(job.verb("checkpoint", "--snapshot", "off")["snapshot"], "none")
+        job.kill()
+        job.verb("restore", "--detach")
+        self.end(job)
+
     def test_checkpoints_and_collections_at_once(self):
         jobs = [self.holder("left"), self.holder("right")]
         images = [job.verb("checkpoint")["image"] for job in jobs]

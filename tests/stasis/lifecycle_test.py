@@ -87,6 +87,31 @@ class Lifecycle(unittest.TestCase):
         self.assertEqual(held["disk"], 0)
         self.finish(job, self.result_undisturbed())
 
+    def test_only_active_memory_is_kept(self):
+        """A program whose allocator tells what is in use ends as undisturbed, whatever became of the rest of its memory."""
+        program = [built("samples/mlp_train"), "--steps", "150"]
+        undisturbed = self.site.node.run(*program, timeout=300)
+        self.assertEqual(undisturbed.returncode, 0, undisturbed.stderr)
+        job = self.start("mlp", "samples/mlp_train", *program[1:])
+        job.wait_for_output("\nstep 5")
+        answers = [job.verb("checkpoint", "--wait-low", "20s", "--snapshot", place) for place in ("device", "host", "off")]
+        self.assertEqual([answer["snapshot"] for answer in answers], ["device", "host", "none"])
+        for residency in ("device", "host", "disk"):
+            answers.append(job.verb("pause", "--wait-low", "20s", "--residency", residency))
+            job.verb("checkpoint")
+            job.verb("resume")
+        for answer in answers:
+            self.assertTrue(answer["at_low"], answer)
+            self.assertLess(answer["active_bytes"], answer["high_bytes"])
+            self.assertLess(answer["active_bytes"], answer["device_bytes"] / 3)
+        job.verb("migrate", "--gpus", "1,0")
+        last = job.verb("checkpoint", "--stop")
+        self.assertLess(last["added_bytes"], last["logical_bytes"] / 4)
+        job.wait()
+        job.verb("restore", "--detach", "--gpus", "0,1")
+        self.assertEqual(job.wait(), 0, job.output())
+        self.assertEqual(job.output(), undisturbed.stdout)
+
     def test_verbs_in_the_wrong_state_answer_clearly(self):
         job = self.stubborn("plain")
         for verb in (["resume"], ["migrate", "--gpus", "0,1"], ["restore", "--detach"]):
