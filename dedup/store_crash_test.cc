@@ -134,7 +134,7 @@ struct Scenario {
 
 // Stops `scenario` at each change, in every way a machine can stop.
 void StopEverywhere(const Scenario& scenario) {
-  const uint64_t seeds = FullTest() ? 200 : 8;
+  const uint64_t seeds = FullTest() ? 60 : 8;
   for (uint64_t stop = 1;; ++stop) {
     Disk disk = scenario.disk->AfterPowerCut(Keep::kEverything, 0);
     disk->StopAt(stop);
@@ -275,7 +275,7 @@ TEST(StoreCrash, CollectionOfCopies) {
 
 // Many lives of one disk: each writes, removes and collects, and most end in the middle.
 TEST(StoreCrash, ManyLives) {
-  const uint64_t walks = FullTest() ? 400 : 20, lives = 30;
+  const uint64_t walks = FullTest() ? 300 : 20, lives = 30;
   for (uint64_t walk = 0; walk < walks; ++walk) {
     std::mt19937_64 random(walk);
     auto disk = std::make_unique<CrashFileSystem>();

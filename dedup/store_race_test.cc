@@ -145,10 +145,10 @@ void ExpectWhole(const std::string& root) {
   }
 }
 
-int Steps() { return FullTest() ? 400 : 25; }
+int Steps() { return FullTest() ? 200 : 25; }
 
 TEST(StoreRace, Threads) {
-  const uint64_t rounds = FullTest() ? 40 : 3;
+  const uint64_t rounds = FullTest() ? 12 : 3;
   for (uint64_t round = 0; round < rounds; ++round) {
     TempFolder folder;
     const std::string root = folder / "store";
@@ -190,7 +190,7 @@ int WaitFor(pid_t child) {
 }
 
 TEST(StoreRace, Processes) {
-  const uint64_t rounds = FullTest() ? 40 : 3;
+  const uint64_t rounds = FullTest() ? 12 : 3;
   for (uint64_t round = 0; round < rounds; ++round) {
     TempFolder folder;
     const std::string root = folder / "store";
@@ -210,7 +210,7 @@ TEST(StoreRace, Processes) {
 
 // After so many commits of its own each writer is killed wherever it is then; so is a collector.
 TEST(StoreRace, KilledProcesses) {
-  const uint64_t rounds = FullTest() ? 200 : 10;
+  const uint64_t rounds = FullTest() ? 60 : 10;
   TempFolder folder;
   const std::string root = folder / "store";
   for (uint64_t round = 0; round < rounds; ++round) {
