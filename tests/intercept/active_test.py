@@ -316,6 +316,13 @@ class PressureTest(ActiveTest):
         task.resume()
         self.assertEqual(program.ask("check"), [])
 
+    def test_nothing_of_it_is_open_in_a_child(self):
+        program, _, _ = self.hold()
+        event = "anon_inode:[eventfd]"
+        links = [os.readlink(f"/proc/{program.process.pid}/fd/{fd}") for fd in self.own_descriptors(program)]
+        # The driver below has some of its own, which its children keep.
+        self.assertEqual(program.ask("fork").count("open " + event), links.count(event) - 2)
+
     def test_nothing_of_it_is_open_at_a_dump(self):
         program, task, _ = self.hold()
         task.pause()

@@ -12,9 +12,11 @@
 //   rounds    the same, and tells where each ends
 //   free      "free BYTES": what cudaMemGetInfo says
 //   take N    one more block of N MiB; "failed" when there is no memory
+//   fork      "open WHAT" for each descriptor of a child
 #include <cuda_runtime.h>
 #include <poll.h>
 #include <stasis/memory.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -214,6 +216,20 @@ static std::unique_ptr<Allocator> MakeAllocator(const std::string& name) {
   return std::make_unique<PlainAllocator>();
 }
 
+static void ListOpenInChild() {
+  const pid_t child = fork();
+  if (child == 0) {
+    char path[64], target[256];
+    for (int fd = 0; fd < 4096; ++fd) {
+      std::snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+      const ssize_t length = readlink(path, target, sizeof target - 1);
+      if (length > 0) dprintf(STDOUT_FILENO, "open %.*s\n", static_cast<int>(length), target);
+    }
+    _exit(0);
+  }
+  waitpid(child, nullptr, 0);
+}
+
 static bool InputWaits() {
   pollfd wait{STDIN_FILENO, POLLIN, 0};
   return poll(&wait, 1, 0) > 0;
@@ -224,6 +240,7 @@ static void Run(Program& program, const std::string& command, int number) {
   if (command == "list") program.List();
   if (command == "check") program.Check();
   if (command == "take") program.Take(static_cast<size_t>(number));
+  if (command == "fork") ListOpenInChild();
   if (command == "free") {
     size_t free = 0, total = 0;
     CHECK(cudaMemGetInfo(&free, &total));
