@@ -83,14 +83,17 @@ def take_images(site):
     return os.path.join(site.state, "store"), images
 
 
-def chunk_curve(folder, root, images):
+def chunk_curve(folder, root, images, dumps):
     rows = []
-    for name, pair in images.items():
+    sources = {f"device memory of {name}": lambda chunk, pair=pair: ("streams", folder, chunk, 1, len(CORES), root, *pair)
+               for name, pair in images.items()}
+    sources["CRIU's dumps of mlp_train"] = lambda chunk: ("folders", folder, chunk, 1, *dumps)
+    for name, command in sources.items():
         rounds = {chunk: [] for chunk in CHUNKS}
         for run in range(RUNS):
             print(f"chunks of {name}, run {run + 1} of {RUNS}", file=sys.stderr, flush=True)
             for chunk in CHUNKS if run % 2 == 0 else reversed(CHUNKS):
-                rounds[chunk].append(store_bench("streams", folder, chunk, 1, len(CORES), root, *pair))
+                rounds[chunk].append(store_bench(*command(chunk)))
         for chunk, results in rounds.items():
             head = f"{name}, {chunk >> 10} KiB: "
             rows.append(report.row(head + "size of two images", "MiB", [r["stored_bytes"] / 2**20 for r in results],
@@ -168,8 +171,9 @@ def main():
                 rows += stages(folder, kind, cores)
         with Site("--gpus", "1", "--memory", "2GiB") as site:
             root, images = take_images(site)
-            rows += chunk_curve(folder, root, images)
-            rows += other_stores(folder, plain_dumps(site, folder))
+            dumps = plain_dumps(site, folder)
+            rows += chunk_curve(folder, root, images, dumps)
+            rows += other_stores(folder, dumps)
     report.write(sys.argv[1], "store", RUNS, rows)
 
 

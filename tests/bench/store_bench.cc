@@ -6,7 +6,7 @@
 //   store_bench streams DIR CHUNK LEVEL THREADS ROOT TASK/ID...
 //       the images' streams, in order, into a new store and back
 //   store_bench folders DIR CHUNK LEVEL PATH...
-//       each folder as an image, in order, into a new store and back
+//       each folder (with CRIU's images, as the ghost does) as an image, in order, into a new store and back
 //   store_bench weigh ROOT TASK/ID...
 //       bytes of images without zeros, repetitions, redundancy
 #include <fcntl.h>
@@ -28,6 +28,7 @@
 #include "base/parallel.h"
 #include "dedup/codec.h"
 #include "dedup/image.h"
+#include "ghost/criu_pages.h"
 #include "tests/bench/bench_data.h"
 
 namespace stasis::bench {
@@ -309,7 +310,12 @@ Status Streams(const std::vector<std::string>& words, Json* out) {
 Status Folders(const std::vector<std::string>& words, Json* out) {
   return SaveAndRead(
       words[0] + "/store", OptionsOf(words[1], words[2]), words.size() - 3,
-      [&](size_t i, ImageWriter& image) { return image.AddFolder("folder", words[3 + i]); }, out);
+      [&](size_t i, ImageWriter& image) {
+        CriuPages pages(words[3 + i]);
+        return image.AddFolder("folder", words[3 + i],
+                               [&](const std::string& file, uint64_t size) { return pages.Of(file, size); });
+      },
+      out);
 }
 
 // What is left of chunks by leaving out zeros, repetitions, redundancy, and all of them.
