@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <random>
@@ -77,8 +78,10 @@ inline std::vector<std::string> Names(const std::string& folder) {
 }
 
 inline void WriteBytes(const std::string& path, std::span<const std::byte> bytes) {
-  std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  ASSERT_OK(WriteFileAtomically(path, text));
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  file.close();
+  ASSERT_TRUE(file.good()) << path;
 }
 
 inline std::shared_ptr<Store> OpenStore(const std::string& root, StoreOptions options = {}) {
