@@ -96,6 +96,27 @@ TEST(Gate, KeepsEveryThreadOutWhileClosed) {
   PauseOftenWhileThreadsCall();
 }
 
+TEST(Gate, IsShutByAThreadThatIsInside) {
+  RegisterGateBarrier();
+  Event shut, leave;
+  std::thread thread([&] {
+    const GateScope gate(Fn::cuMemFree_v2);
+    EXPECT_TRUE(InsideGate());
+    ShutGate();
+    shut.Set();
+    leave.Wait();
+    const GateScope inner(Fn::cuStreamQuery);  // part of the outer call, and so let through
+  });
+  ASSERT_TRUE(shut.Wait());
+  EXPECT_TRUE(GateIsClosed());
+  EXPECT_EQ(Close(milliseconds(1)).code(), StatusCode::kTimeout);
+  leave.Set();
+  EXPECT_TRUE(Close().ok());
+  thread.join();
+  EXPECT_FALSE(InsideGate());
+  OpenGate();
+}
+
 TEST(Gate, NamesTheCallThatDoesNotReturn) {
   RegisterGateBarrier();
   Event inside, leave;
