@@ -47,9 +47,13 @@ struct Spawn {
   }
 };
 
-void ConnectStreams(Spawn& spawn, const std::string& output) {
+void ConnectStreams(Spawn& spawn, int input, const std::string& output) {
   const char* sink = output.empty() ? "/dev/null" : output.c_str();
-  posix_spawn_file_actions_addopen(&spawn.actions, 0, "/dev/null", O_RDONLY, 0);
+  if (input >= 0) {
+    posix_spawn_file_actions_adddup2(&spawn.actions, input, 0);
+  } else {
+    posix_spawn_file_actions_addopen(&spawn.actions, 0, "/dev/null", O_RDONLY, 0);
+  }
   posix_spawn_file_actions_addopen(&spawn.actions, 1, sink, O_WRONLY | O_APPEND | O_CREAT, 0600);
   posix_spawn_file_actions_adddup2(&spawn.actions, 1, 2);
 }
@@ -69,7 +73,7 @@ void SetAttributes(Spawn& spawn, bool new_session) {
 
 Result<pid_t> StartChild(const ChildOptions& options) {
   Spawn spawn;
-  ConnectStreams(spawn, options.output);
+  ConnectStreams(spawn, options.input, options.output);
   // Duplicating a descriptor onto itself clears its close-on-exec flag in the child.
   for (int fd : options.inherit) posix_spawn_file_actions_adddup2(&spawn.actions, fd, fd);
   SetAttributes(spawn, options.new_session);
@@ -79,6 +83,28 @@ Result<pid_t> StartChild(const ChildOptions& options) {
                         Pointers(env).data());
   if (err != 0) return ErrnoStatus(err, "start " + argv[0]);
   return pid;
+}
+
+Result<HeldChild> StartHeldChild(ChildOptions options) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return ErrnoStatus(errno, "pipe");
+  Fd read_end(ends[0]);
+  HeldChild child;
+  child.go = Fd(ends[1]);
+  // The shell stays the same process when it becomes the program.
+  std::string script =
+      "read -r go || exit " + std::to_string(HeldChild::kNeverLetGo) + "; exec \"$@\" </dev/null";
+  options.argv.insert(options.argv.begin(), {"/bin/sh", "-c", script, "sh"});
+  options.input = read_end.get();
+  ASSIGN_OR_RETURN(child.pid, StartChild(options));
+  return child;
+}
+
+Status HeldChild::Go() {
+  ssize_t put = write(go.get(), "\n", 1);
+  int err = errno;
+  go.Reset();
+  return put == 1 ? Status() : ErrnoStatus(err, "let process " + Named(pid) + " go");
 }
 
 Status WaitProcess(pid_t pid, const Deadline& deadline) {

@@ -87,15 +87,15 @@ Status CheckCriuPrivileges() {
                 "checkpoint and restore need the capabilities CAP_SYS_ADMIN and CAP_SYS_PTRACE, or root");
 }
 
-Result<pid_t> StartCriuDump(const std::string& criu, pid_t root, const std::string& images, DumpEnd end) {
+Result<HeldChild> StartCriuDump(const std::string& criu, pid_t root, const std::string& images, DumpEnd end) {
   std::vector<std::string> argv = CommonOptions(criu, "dump", images, images, "dump.log");
   argv.insert(argv.end(), {"-t", std::to_string(root), "--timeout", kFreezeTimeout});
   argv.push_back(end == DumpEnd::kRunning ? "--leave-running" : "--leave-stopped");
-  return StartChild({.argv = std::move(argv), .output = images + "/dump.log.out"});
+  return StartHeldChild({.argv = std::move(argv), .output = images + "/dump.log.out"});
 }
 
-Result<pid_t> StartCriuRestore(const std::string& criu, const std::string& images, const std::string& work,
-                               std::span<const CriuInherited> inherited) {
+Result<HeldChild> StartCriuRestore(const std::string& criu, const std::string& images,
+                                   const std::string& work, std::span<const CriuInherited> inherited) {
   std::vector<std::string> argv = CommonOptions(criu, "restore", images, work, "restore.log");
   argv.insert(argv.end(), {"--restore-detached", "--restore-sibling", "--pidfile", work + "/pid"});
   std::vector<int> fds;
@@ -105,7 +105,7 @@ Result<pid_t> StartCriuRestore(const std::string& criu, const std::string& image
     argv.insert(argv.end(),
                 {"--inherit-fd", "fd[" + std::to_string(fds.back()) + "]:" + file.path.substr(1)});
   }
-  return StartChild(
+  return StartHeldChild(
       {.argv = std::move(argv), .output = work + "/restore.log.out", .inherit = std::move(fds)});
 }
 

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/status.h"
+#include "ghost/child.h"
 
 namespace stasis {
 
@@ -38,7 +39,7 @@ Status CheckCriuPrivileges();
 enum class DumpEnd { kRunning, kStopped };
 // Starts `criu dump` of the tree below `root` into the folder `images`; the log is images/dump.log. Wait for
 // it with WaitChild(), and never kill it: a dump that is killed leaves the tree with foreign code in it.
-Result<pid_t> StartCriuDump(const std::string& criu, pid_t root, const std::string& images, DumpEnd end);
+Result<HeldChild> StartCriuDump(const std::string& criu, pid_t root, const std::string& images, DumpEnd end);
 // What takes the place of everything that processes of the dump had open as `path`.
 struct CriuInherited {
   std::string path;  // absolute
@@ -46,8 +47,8 @@ struct CriuInherited {
 };
 // Starts `criu restore`; the log is `work`/restore.log, the pid of the new root is written to `work`/pid. The
 // new root is a child of this process.
-Result<pid_t> StartCriuRestore(const std::string& criu, const std::string& images, const std::string& work,
-                               std::span<const CriuInherited> inherited);
+Result<HeldChild> StartCriuRestore(const std::string& criu, const std::string& images,
+                                   const std::string& work, std::span<const CriuInherited> inherited);
 // What a finished run means: OK, or kUnsupported with the failure's message, its remedy in *remedy.
 Status CriuStatus(int exit_status, const std::string& log_path, std::string* remedy);
 

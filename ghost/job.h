@@ -17,6 +17,7 @@
 #include "base/raw_log.h"
 #include "base/status.h"
 #include "dedup/image.h"
+#include "ghost/child.h"
 #include "ghost/freezer.h"
 #include "ghost/gpu.h"
 #include "ghost/guard.h"
@@ -186,6 +187,7 @@ class Job {
   Status SaveMemory();
   Status SaveSnapshot();
   void EndSnapshot();
+  Status LetCriuGo(Step step, HeldChild& criu);
   Status RunCriuDump(const std::string& folder);
   Status DescribeDump(const std::string& criu_folder);
   Status WhyNotDumped(Status dumped, Status kept);
@@ -219,7 +221,8 @@ class Job {
   std::vector<std::unique_ptr<Member>> members_;  // as holdings_.members from kHandedOver on; null: deaf
   std::unique_ptr<Gpu> gpu_;
   pid_t criu_pid_ = 0;
-  bool untidy_ = false;  // something of ours in the store is of no use any more
+  uint64_t criu_start_time_ = 0;  // with criu_pid_, that process and no other
+  bool untidy_ = false;           // something of ours in the store is of no use any more
 
   Guard guard_;
   CancelFlag cancel_;

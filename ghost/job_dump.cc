@@ -162,13 +162,26 @@ void Job::EndSnapshot() {
 
 // --- CRIU
 
+// Whoever takes over knows of it, and waits for its end, before it touches anything.
+Status Job::LetCriuGo(Step step, HeldChild& criu) {
+  criu_pid_ = criu.pid;
+  Result<ProcStat> stat = ReadProcStat(criu.pid);
+  criu_start_time_ = stat.ok() ? stat->start_time : 0;
+  Status status = stat.ok() ? Publish(step, false) : stat.status();
+  if (status.ok()) status = criu.Go();
+  if (status.ok()) return status;
+  criu.go.Reset();
+  (void)WaitChild(std::exchange(criu_pid_, 0), Deadline::Never());
+  return status;
+}
+
 Status Job::RunCriuDump(const std::string& folder) {
   // Left to run, and ended only when the image is committed: until then there must be a way back. A task that
   // is to end is left stopped, so that it does nothing after the moment that the image shows.
   bool stop = op_.request.stop;
-  ASSIGN_OR_RETURN(criu_pid_, StartCriuDump(criu_, process_.init_pid, folder,
-                                            stop ? DumpEnd::kStopped : DumpEnd::kRunning));
-  Status told = Publish(Step::kDump, false);
+  ASSIGN_OR_RETURN(HeldChild criu, StartCriuDump(criu_, process_.init_pid, folder,
+                                                 stop ? DumpEnd::kStopped : DumpEnd::kRunning));
+  RETURN_IF_ERROR(LetCriuGo(Step::kDump, criu));
   Status inside = Fault(FaultPoint::kDumpInside);
   Result<int> exit_status = WaitChild(criu_pid_, Deadline::Never());
   criu_pid_ = 0;
@@ -180,7 +193,6 @@ Status Job::RunCriuDump(const std::string& folder) {
     return DiskIsFull(folder) ? NoRoom(folder, status) : status;
   }
   left_stopped_ = stop;
-  RETURN_IF_ERROR(told);
   return inside;
 }
 

@@ -17,6 +17,7 @@ Json Job::StateJson(std::optional<Step> step) const {
           {"restored", restored_},
           {"frozen", {FreezeKindName(frozen_.kind), frozen_.folder, frozen_.home, frozen_.root}},
           {"criu", criu_pid_},
+          {"criu_start_time", criu_start_time_},
           {"init_pid", process_.init_pid},
           {"set_aside", std::move(set_aside)},
           // While they are being filled by another thread there is nothing in them that an undo would want.
@@ -55,6 +56,7 @@ Status Job::Adopt(Adopted adopted) {
   want_freeze_ = fields.Bool("freeze");
   restored_ = fields.Bool("restored");
   criu_pid_ = static_cast<pid_t>(fields.Number("criu", 1 << 22));
+  criu_start_time_ = fields.Number("criu_start_time");
   RETURN_IF_ERROR(fields.Finish());
   if (!known) return Status(StatusCode::kCorrupt, "the guardian's state is unreadable");
   const Json& frozen = adopted.state["frozen"];
@@ -97,7 +99,7 @@ Status Job::Adopt(Adopted adopted) {
 Status Job::Recover(Phase goal, const Json& state) {
   // The number may belong to somebody else by now.
   Result<ProcStat> criu = ReadProcStat(criu_pid_);
-  if (criu_pid_ > 0 && criu.ok() && criu->name == "criu") {
+  if (criu_pid_ > 0 && criu.ok() && criu->start_time == criu_start_time_) {
     RETURN_IF_ERROR(WaitProcess(criu_pid_, Deadline::Never()));
   }
   criu_pid_ = 0;

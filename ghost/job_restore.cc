@@ -46,9 +46,9 @@ Status Job::RunCriuRestore() {
   RETURN_IF_ERROR(MakeFolders(images));
   RETURN_IF_ERROR(OnDisk(op_.reader->ExtractFolder(kCriuFolder, images)));
   ASSIGN_OR_RETURN(std::vector<CriuInherited> moved, OpenMovedFiles(op_.moved));
-  ASSIGN_OR_RETURN(criu_pid_, StartCriuRestore(criu_, images, work, moved));
-  Status told = Publish(Step::kRevive, false);
-  if (told.ok()) told = Fault(FaultPoint::kReviveInside);
+  ASSIGN_OR_RETURN(HeldChild criu, StartCriuRestore(criu_, images, work, moved));
+  RETURN_IF_ERROR(LetCriuGo(Step::kRevive, criu));
+  Status inside = Fault(FaultPoint::kReviveInside);
   Result<int> exit_status = WaitChild(criu_pid_, Deadline::After(kRestoreTime));
   if (!exit_status.ok()) kill(criu_pid_, SIGKILL);
   criu_pid_ = 0;
@@ -58,7 +58,7 @@ Status Job::RunCriuRestore() {
   process_.init_pid = static_cast<pid_t>(std::strtol(pid.c_str(), nullptr, 10));
   if (process_.init_pid <= 1)
     return Status(StatusCode::kInternal, "criu does not say which process it restored");
-  RETURN_IF_ERROR(told);
+  RETURN_IF_ERROR(inside);
   return AdoptProcesses(process_.init_pid);
 }
 
