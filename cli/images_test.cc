@@ -11,6 +11,7 @@
 #include "cli/image_figures.h"
 #include "cli/image_needs.h"
 #include "cli/imported_task.h"
+#include "cli/subprocess.h"
 #include "cli/task.h"
 #include "cli/testing.h"
 

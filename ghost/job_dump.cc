@@ -222,7 +222,7 @@ Status Job::DescribeDump(const std::string& criu_folder) {
   manifest.program_nspid = process_.nspid;
   for (const HeldMember& held : holdings_.members) manifest.members.push_back(DescribeMember(held));
   manifest.log = config_.log;
-  manifest.ctl = paths_.Ctl();
+  manifest.run = paths_.run;
   auto log = by_path.find(config_.log);
   if (log != by_path.end()) op_.log_size = log->second.size;
   for (auto& [path, file] : by_path) manifest.files.push_back(std::move(file));

@@ -61,7 +61,7 @@ Status Job::ChooseImage() {
   if (op_.image_id.empty()) return Status(StatusCode::kNotFound, "task " + config_.name + " has no image");
   ASSIGN_OR_RETURN(op_.reader, ImageReader::Open(op_.store, config_.name, op_.image_id));
   ASSIGN_OR_RETURN(op_.manifest, ParseManifest(op_.reader->meta()));
-  op_.moved = MoveToHere(&op_.manifest, config_.log, paths_.Ctl());
+  op_.moved = MoveToHere(&op_.manifest, config_.log, paths_.run);
   return Status();
 }
 

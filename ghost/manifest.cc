@@ -236,7 +236,7 @@ Json ManifestJson(const Manifest& manifest) {
           {"program_nspid", manifest.program_nspid},
           {"log", manifest.log},
           {"log_copied", manifest.log_copied},
-          {"ctl", manifest.ctl},
+          {"run", manifest.run},
           {"programs", std::move(programs)},
           {"files", std::move(files)},
           {"members", std::move(members)}};
@@ -256,8 +256,8 @@ Result<Manifest> ParseManifest(const Json& json) {
   manifest.log = fields.String("log");
   manifest.log_copied = fields.Bool("log_copied");
   if (!manifest.log.empty() && !IsAbsolute(manifest.log)) fields.Fail("has an unusable log path");
-  manifest.ctl = fields.String("ctl");
-  if (!IsAbsolute(manifest.ctl)) fields.Fail("has an unusable folder of sockets");
+  manifest.run = fields.String("run");
+  if (!IsAbsolute(manifest.run)) fields.Fail("has an unusable run folder");
   for (const Json* p : fields.Objects("programs", kMaxPrograms))
     manifest.programs.push_back(ParseProgram(*p, fields));
   for (const Json* f : fields.Objects("files", kMaxFiles)) manifest.files.push_back(ParseFile(*f, fields));

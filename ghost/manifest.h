@@ -55,7 +55,7 @@ struct Manifest {
   pid_t program_nspid = 0;
   std::string log;  // absolute path of output.log, empty: none
   bool log_copied = false;
-  std::string ctl;  // absolute path of the folder of its control sockets
+  std::string run;  // absolute path of its run folder
   std::vector<ManifestProgram> programs;
   std::vector<ManifestFile> files;
   std::vector<ManifestMember> members;

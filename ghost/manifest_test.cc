@@ -20,7 +20,7 @@ Manifest Example() {
   manifest.init_nspid = 1;
   manifest.program_nspid = 2;
   manifest.log = "/l/output.log";
-  manifest.ctl = "/r/tasks/t/ctl";
+  manifest.run = "/r/tasks/t";
   manifest.programs = {{"/bin/sh", "00ff", 10, 20}};
   manifest.files = {{"/l/output.log", 30, true}};
   ManifestMember member;
@@ -66,7 +66,7 @@ TEST(ManifestTest, LiesAreRefused) {
       [](Json& j) { j["files"][0]["path"] = "relative"; },
       [](Json& j) { j["programs"][0]["path"] = "/.."; },
       [](Json& j) { j["log"] = "output.log"; },
-      [](Json& j) { j["ctl"] = "/r/../ctl"; },
+      [](Json& j) { j["run"] = "/r/../t"; },
       [](Json& j) { j["members"][0]["stream"] = "../secret"; },
       [](Json& j) { j["members"][0]["stream"] = ""; },
       [](Json& j) { j["members"][0]["strategy"] = "magic"; },

@@ -6,13 +6,13 @@
 
 namespace stasis {
 
-MovedFiles MoveToHere(Manifest* manifest, const std::string& log, const std::string& ctl) {
-  MovedFiles moved{manifest->log, manifest->log.empty() ? "" : log, manifest->ctl, ctl};
+MovedFiles MoveToHere(Manifest* manifest, const std::string& log, const std::string& run) {
+  MovedFiles moved{manifest->log, manifest->log.empty() ? "" : log, manifest->run, run};
   for (ManifestFile& file : manifest->files) {
     if (file.path == moved.log_before) file.path = moved.log_now;
   }
   manifest->log = moved.log_now;
-  manifest->ctl = moved.ctl_now;
+  manifest->run = moved.run_now;
   return moved;
 }
 
@@ -22,9 +22,11 @@ Result<std::vector<CriuInherited>> OpenMovedFiles(const MovedFiles& moved) {
     ASSIGN_OR_RETURN(Fd log, OpenFile(moved.log_now, O_WRONLY | O_APPEND | O_NOFOLLOW));
     inherited.push_back({moved.log_before, std::move(log)});
   }
-  if (moved.ctl_before != moved.ctl_now) {
-    ASSIGN_OR_RETURN(Fd ctl, OpenFile(moved.ctl_now, O_RDONLY | O_DIRECTORY));
-    inherited.push_back({moved.ctl_before, std::move(ctl)});
+  if (moved.run_before == moved.run_now) return inherited;
+  // The working folder of the first process, and what deaf processes hold.
+  for (const char* folder : {"", "/ctl"}) {
+    ASSIGN_OR_RETURN(Fd fd, OpenFile(moved.run_now + folder, O_RDONLY | O_DIRECTORY));
+    inherited.push_back({moved.run_before + folder, std::move(fd)});
   }
   return inherited;
 }

@@ -15,12 +15,12 @@ namespace stasis {
 
 struct MovedFiles {
   std::string log_before, log_now;  // equal, or empty where the task has no log
-  std::string ctl_before, ctl_now;
+  std::string run_before, run_now;  // run folders
 };
 
 // Makes `manifest` say where the files are here, and tells what that has changed.
-MovedFiles MoveToHere(Manifest* manifest, const std::string& log, const std::string& ctl);
-// Opens what has moved, as the task had it open. The log must be there, and the folder too.
+MovedFiles MoveToHere(Manifest* manifest, const std::string& log, const std::string& run);
+// Opens what has moved, as the task had it open. The log must be there, and the folders too.
 Result<std::vector<CriuInherited>> OpenMovedFiles(const MovedFiles& moved);
 
 }  // namespace stasis

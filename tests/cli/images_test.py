@@ -90,7 +90,7 @@ class Folders:
                 "created": int(time.time()) - 100, "kernel": os.uname().release, "machine": platform.machine(),
                 "criu": "4.1", "cpu_features": [], "init_nspid": 1, "program_nspid": 2,
                 "log": os.path.join(self.state, "tasks", name, "output.log"), "log_copied": False,
-                "ctl": os.path.join(self.folder, "run", "tasks", name, "ctl"), "programs": [], "files": [], "members": []}
+                "run": os.path.join(self.folder, "run", "tasks", name), "programs": [], "files": [], "members": []}
         meta.update(changes)
         return meta
 
