@@ -33,7 +33,7 @@ class StoreFile {
 
 // Locks on numbers, shared among processes, gone with the process that holds them (fcntl(2), open file
 // description locks on single bytes of one file). Two LockFiles of one process exclude each other like those
-// of two.
+// of two. Thread-safe.
 class LockFile {
  public:
   virtual ~LockFile() = default;

@@ -88,7 +88,7 @@ class Collector {
   // pack of which most is needed counts.
   std::vector<Candidate> Candidates() {
     std::map<uint64_t, uint64_t> live;
-    for (uint64_t pack : core_->Packs()) live[pack] = LiveBytes(pack);
+    for (uint64_t pack : core_->Packs()) live[pack] = core_->IsDamaged(pack) ? 0 : LiveBytes(pack);
     auto better = [&](uint64_t a, uint64_t b) { return std::pair(live[a], a) > std::pair(live[b], b); };
     const bool complete = live_.All([&](const Hash128& hash) { return !core_->Find(hash).empty(); });
     std::vector<Candidate> candidates;
@@ -104,8 +104,8 @@ class Collector {
                                  [&](const ChunkPlace& place) { return better(place.pack, pack); });
         if (best) candidate.needed += RecordBytes(record);
       }
-      if (candidate.needed * kRewriteBelow < candidate.bytes || candidate.bytes == 0)
-        candidates.push_back(candidate);
+      const bool little = candidate.needed * kRewriteBelow < candidate.bytes || candidate.bytes == 0;
+      if (little || core_->IsDamaged(pack)) candidates.push_back(candidate);
     }
     std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
       return std::pair(a.needed, a.pack) < std::pair(b.needed, b.pack);
@@ -160,6 +160,7 @@ class Collector {
       Status status = Read(place, hash).status();
       if (status.ok()) return true;
       if (status.code() != StatusCode::kCorrupt) return status;
+      core_->MarkDamaged(place.pack);
     }
     return false;
   }

@@ -52,6 +52,8 @@ ImageSlot::~ImageSlot() {
 Status ImageSlot::WriteTemporary(std::span<const std::byte> manifest) {
   FileSystem& files = store_->files();
   RETURN_IF_ERROR(files.MakeFolders(FolderOf(path_)));
+  // Also when it was there: who made it may not have lived to sync its name.
+  RETURN_IF_ERROR(files.SyncFolder(FolderOf(FolderOf(path_))));
   RETURN_IF_ERROR(files.Remove(temporary_));
   written_ = true;
   ASSIGN_OR_RETURN(std::unique_ptr<StoreFile> file, files.Create(temporary_));

@@ -197,7 +197,9 @@ Status PackPipeline::Publish() {
   }
   // Also when nothing is new: chunks may have been found in packs whose names their writer has not synced
   // yet.
+  // The same for the folder itself.
   RETURN_IF_ERROR(core_->files().SyncFolder(core_->packs_folder()));
+  RETURN_IF_ERROR(core_->files().SyncFolder(core_->root()));
   for (const std::unique_ptr<OutPack>& pack : packs_) {
     ASSIGN_OR_RETURN(bool shared, locks_.TryLock(pack->id, false));
     STASIS_CHECK(shared);

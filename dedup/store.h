@@ -16,7 +16,8 @@
 // Several processes may write, read and collect at once. Who relies on a pack (a writer that found a chunk in
 // it, a reader of an image) holds a shared lock on its id; the collector deletes a pack only under the
 // exclusive lock, and reads the manifests again once it has it. ID is a random number below 2^62, written as
-// 16 hexadecimal digits.
+// 16 hexadecimal digits; of the numbers below 16, which are no ids, 0 is held by the collector and 1 by who makes
+// the store.
 #ifndef DEDUP_STORE_H_
 #define DEDUP_STORE_H_
 
@@ -110,7 +111,7 @@ class Store {
 
 // One writer's session. Thread-safe but for Begin and Finish. What it has put or found stays until the
 // session is destroyed; by then a manifest must name it. Destroyed without Finish(), it takes back what it
-// wrote.
+// wrote; nobody else sees it before.
 //
 // Put() compresses in the caller's thread and hands over to one thread that writes; it blocks while more than
 // a bounded number of bytes waits to be written. The first error of that thread is returned by every later
