@@ -95,7 +95,7 @@ def checkpoint_into_nothing(site, job, *options):
     """A checkpoint that finds nothing in the store: what was there before is forgotten first."""
     answer = checkpoint(job, *options)
     for arguments in (("rm", "--force", answer["name"]), ("gc",)):
-        subprocess.run([built("bin/stasis"), "images", *arguments], env=site.env(), stdin=subprocess.DEVNULL,
+        subprocess.run([built("bin/stasis"), "images", *arguments, "-q"], env=site.env(), stdin=subprocess.DEVNULL,
                        stdout=subprocess.DEVNULL, check=True)
     return answer
 

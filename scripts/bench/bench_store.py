@@ -6,6 +6,7 @@ the page cache (posix_fadvise); what a virtual machine's host keeps of its disk 
 
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -63,7 +64,6 @@ def stages(folder, kind, cores):
             rate_row(head + "compress / memcpy", rounds, "compress", ["memcpy"]),
             rate_row(head + "all known / hash", rounds, "dedup", ["hash"]),
             rate_row(head + "write / slower of hash, disk", rounds, "write", ["hash", "raw_write"], goal, 0.8),
-            rate_row(head + "write / disk", rounds, "write", ["raw_write"]),
             rate_row(head + "read / disk", rounds, "read", ["raw_read"]),
             report.row(head + "size / bytes", "MiB", [r["pack_bytes"] / 2**20 for r in rounds],
                        [r["bytes"] / 2**20 for r in rounds])]
@@ -83,11 +83,29 @@ def take_images(site):
     return os.path.join(site.state, "store"), images
 
 
+def sparsely_changed(folder):
+    """Two folders with one file each, of random bytes; in the second a page of a hundred is another, as with a large table of
+    which each step changes some rows."""
+    page, pages = 4096, 32768
+    content = bytearray(os.urandom(page * pages))
+    folders = []
+    for name in ("before", "after"):
+        folders.append(os.path.join(folder, name))
+        os.mkdir(folders[-1])
+        with open(os.path.join(folders[-1], "table"), "wb") as file:
+            file.write(content)
+        for index in random.Random(1).sample(range(pages), pages // 100):
+            content[index * page:(index + 1) * page] = os.urandom(page)
+    return folders
+
+
 def chunk_curve(folder, root, images, dumps):
     rows = []
     sources = {f"device memory of {name}": lambda chunk, pair=pair: ("streams", folder, chunk, 1, len(CORES), root, *pair)
                for name, pair in images.items()}
     sources["CRIU's dumps of mlp_train"] = lambda chunk: ("folders", folder, chunk, 1, *dumps)
+    changed = sparsely_changed(folder)
+    sources["1% of pages changed"] = lambda chunk: ("folders", folder, chunk, 1, *changed)
     for name, command in sources.items():
         rounds = {chunk: [] for chunk in CHUNKS}
         for run in range(RUNS):
@@ -98,6 +116,8 @@ def chunk_curve(folder, root, images, dumps):
             head = f"{name}, {chunk >> 10} KiB: "
             rows.append(report.row(head + "size of two images", "MiB", [r["stored_bytes"] / 2**20 for r in results],
                                    [r["bytes"] / 2**20 for r in results]))
+            rows.append(report.row(head + "added by the second", "MiB", [r["added"][1] / 2**20 for r in results],
+                                   [r["bytes"] / 2**21 for r in results]))
             rows.append(report.row(head + "write", "GB/s", [r["write"] / GB for r in results]))
             rows.append(report.row(head + "read", "GB/s", [r["read"] / GB for r in results]))
     return rows

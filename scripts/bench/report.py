@@ -31,11 +31,12 @@ def write(path, name, runs, results):
     with open(path, "w", encoding="utf-8") as file:
         json.dump({"bench": name, "machine": machine(), "runs": runs, "results": results}, file, indent=2)
         file.write("\n")
-    print(f"{'':34} {'median':>12} {'spread':>22} {'baseline':>12} {'ratio':>7}  unit, goal")
+    width = max(len(r["name"]) for r in results)
+    print(f"{'':{width}} {'median':>12} {'spread':>22} {'baseline':>12} {'ratio':>7}  unit, goal")
     for r in results:
         spread = f"{r['spread'][0]:.4g} .. {r['spread'][1]:.4g}"
         base = f"{r['baseline']:.4g}" if r["baseline"] is not None else "-"
         ratio = f"{r['ratio']:.3g}" if r["ratio"] is not None else "-"
         goal = "" if r["goal"] is None else f", {r['goal']}: {'met' if r['met'] else 'MISSED'}"
-        print(f"{r['name']:34} {r['ours']:12.4g} {spread:>22} {base:>12} {ratio:>7}  {r['unit']}{goal}")
+        print(f"{r['name']:{width}} {r['ours']:12.4g} {spread:>22} {base:>12} {ratio:>7}  {r['unit']}{goal}")
     print(f"written to {path}")
