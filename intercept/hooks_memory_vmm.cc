@@ -26,8 +26,10 @@ CUresult cuMemCreate(const Call& call, CUmemGenericAllocationHandle* handle, siz
   physical.location = PhysicalLocation(prop->location);
   CUresult result = real(handle, size, &physical, flags);
   const bool on_device = prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-  if (result == CUDA_ERROR_OUT_OF_MEMORY && on_device && vmm::Memory::TakeBackHeld(prop->location.id))
-    result = real(handle, size, &physical, flags);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && on_device) {
+    result =
+        vmm::Memory::WithHeldMemory(prop->location.id, [&] { return real(handle, size, &physical, flags); });
+  }
   if (result == CUDA_SUCCESS) TaintOnce(call.fn, false);
   return result;
 }

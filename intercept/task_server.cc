@@ -74,9 +74,10 @@ void HoldMemory(const TaskResume& resume, Fd ask, Fd given) {
   vmm::HeldMemory::Get().Hold(std::move(bytes), std::move(ask), std::move(given));
 }
 
-void ForgetHeldMemory() {
+void ForgetHeldMemory(bool ghost_gone = false) {
   NoteOwnFd(OwnFd::kAsk, -1);
   NoteOwnFd(OwnFd::kGiven, -1);
+  if (ghost_gone) vmm::HeldMemory::Get().Abandon();
   vmm::HeldMemory::Get().Forget();
 }
 
@@ -134,7 +135,7 @@ Status TaskServer::Expect(TaskState state) const {
 }
 
 void TaskServer::GhostGone() {
-  ForgetHeldMemory();
+  ForgetHeldMemory(/*ghost_gone=*/true);
   switch (state_) {
     case TaskState::kQuiescing:
     case TaskState::kQuiesced:

@@ -7,10 +7,13 @@
 #include <new>
 #include <utility>
 
+#include "base/task_protocol.h"
 #include "vmm/environment.h"
 
 namespace stasis::vmm {
 namespace {
+
+constexpr int kAbandonedPollMs = 5;
 
 // The event is never taken: it holds for all who wait, and for all who come later.
 bool WaitForEvent(int fd, const Deadline& deadline) {
@@ -51,6 +54,7 @@ void HeldMemory::Hold(std::map<int, uint64_t> bytes, Fd ask, Fd given) {
   holding->given = std::move(given);
   const std::lock_guard lock(mutex_);
   holding_ = std::move(holding);
+  abandoned_.reset();  // its driver has found room for this
 }
 
 void HeldMemory::Forget() {
@@ -60,6 +64,29 @@ void HeldMemory::Forget() {
     gone.swap(holding_);
   }
   if (gone != nullptr) (void)eventfd_write(gone->given.get(), 1);
+}
+
+void HeldMemory::Abandon() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (holding_ == nullptr || holding_->Given()) return;
+    abandoned_ = holding_;
+    abandoned_until_ = Deadline::After(kTaskPressureWait);
+  }
+  Forget();
+}
+
+bool HeldMemory::AwaitAbandoned(int device) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (abandoned_ != nullptr && abandoned_until_.Expired()) abandoned_.reset();
+    if (abandoned_ == nullptr || abandoned_->On(device) == 0) return false;
+  }
+  if (CapturesInProgress()) return false;
+  const int saved_errno = errno;
+  (void)poll(nullptr, 0, kAbandonedPollMs);
+  errno = saved_errno;
+  return true;
 }
 
 uint64_t HeldMemory::Bytes(int device) const {
@@ -78,6 +105,7 @@ bool HeldMemory::TakeBack(int device, const Deadline& deadline) {
 void HeldMemory::ResetAfterFork() {
   new (&mutex_) std::mutex;
   new (&holding_) std::shared_ptr<Holding>;
+  new (&abandoned_) std::shared_ptr<Holding>;
 }
 
 }  // namespace stasis::vmm

@@ -65,6 +65,26 @@ TEST_F(HeldMemoryTest, ForgettingLetsGoOfThoseWhoWait) {
   waiter.join();
 }
 
+TEST_F(HeldMemoryTest, WhatADeadGhostHeldIsWaitedForWithoutAnAnswer) {
+  EXPECT_FALSE(held_.AwaitAbandoned(1)) << "its ghost lives";
+  std::thread waiter([this] { EXPECT_TRUE(held_.TakeBack(1, Deadline::Never())); });
+  AwaitAsk();
+  held_.Abandon();
+  waiter.join();
+  EXPECT_FALSE(held_.TakeBack(1, Deadline::Never()));
+  EXPECT_TRUE(held_.AwaitAbandoned(1));
+  EXPECT_FALSE(held_.AwaitAbandoned(0));
+  EXPECT_EQ(held_.Bytes(1), 0u);
+  held_.Abandon();  // nothing is held any more
+  EXPECT_TRUE(held_.AwaitAbandoned(1));
+}
+
+TEST_F(HeldMemoryTest, WhatWasGivenBackIsNotAbandoned) {
+  ASSERT_EQ(eventfd_write(given_.get(), 1), 0);
+  held_.Abandon();
+  EXPECT_FALSE(held_.AwaitAbandoned(1));
+}
+
 TEST_F(HeldMemoryTest, NobodyWaitsDuringACapture) {
   static constexpr Environment kCapturing = {
       .real_context = nullptr, .visible_context = nullptr, .captures_in_progress = [] { return 1u; }};

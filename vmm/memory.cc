@@ -83,12 +83,16 @@ CUresult Memory::AllocateMakingRoom(const Caller& caller, size_t bytes, CUdevice
   if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
   Reclaim(caller.device);
   result = AllocateOnce(caller, bytes, address);
-  if (result != CUDA_ERROR_OUT_OF_MEMORY || !TakeBackHeld(caller.device)) return result;
-  return AllocateOnce(caller, bytes, address);
+  if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
+  return WithHeldMemory(caller.device, [&] { return AllocateOnce(caller, bytes, address); });
 }
 
-bool Memory::TakeBackHeld(int device) {
-  return HeldMemory::Get().TakeBack(device, Deadline::After(kTaskPressureWait));
+CUresult Memory::WithHeldMemory(int device, const std::function<CUresult()>& allocate) {
+  HeldMemory& held = HeldMemory::Get();
+  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (held.TakeBack(device, Deadline::After(kTaskPressureWait))) result = allocate();
+  while (result == CUDA_ERROR_OUT_OF_MEMORY && held.AwaitAbandoned(device)) result = allocate();
+  return result;
 }
 
 CUresult Memory::AllocatePitch(CUdeviceptr* address, size_t* pitch, size_t width, size_t height,

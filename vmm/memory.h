@@ -93,9 +93,9 @@ class Memory {
   void Discard(std::vector<Discarded> discarded);
   // Gives everything back that is only kept: spare pages, and what pools keep.
   void Reclaim(int device);
-  // The last resort when memory is short: true when the ghost has given back what it kept on `device`.
-  // Without the lock.
-  static bool TakeBackHeld(int device);
+  // The last resort when memory is short: `allocate` again once the ghost has given back what it kept on
+  // `device`, or has ended. CUDA_ERROR_OUT_OF_MEMORY when it kept nothing. Without the lock.
+  static CUresult WithHeldMemory(int device, const std::function<CUresult()>& allocate);
   // Sets what `device` may do with memory that SetRights() of an arena named. Without the lock.
   CUresult ApplyRights(const std::shared_ptr<Arena>& arena, const std::vector<Extent>& extents, int device,
                        CUmemAccess_flags flags);

@@ -402,8 +402,8 @@ CUresult Pools::AllocateMakingRoom(const PoolPtr& pool, size_t bytes, const Stre
   }
   Memory::Get().Reclaim(pool->device);
   result = AllocateOnce(pool, bytes, place, address);
-  if (result != CUDA_ERROR_OUT_OF_MEMORY || !Memory::TakeBackHeld(pool->device)) return result;
-  return AllocateOnce(pool, bytes, place, address);
+  if (result != CUDA_ERROR_OUT_OF_MEMORY) return result;
+  return Memory::WithHeldMemory(pool->device, [&] { return AllocateOnce(pool, bytes, place, address); });
 }
 
 bool Pools::IsForwarded(CUmemoryPool handle, int device) {
