@@ -18,7 +18,7 @@ from plain_dump import PlainProgram, checked, tree_bytes
 from softgpu import built, die_with_parent
 from stasis_job import Site
 
-RUNS = int(os.environ.get("STASIS_BENCH_RUNS", "5"))
+RUNS = int(os.environ.get("STASIS_BENCH_RUNS", "6"))
 MIB = os.environ.get("STASIS_BENCH_STORE_MIB", "512")
 CHUNK = 64 << 10
 KINDS = ("incompressible", "weights", "mostly-zero")
@@ -57,7 +57,8 @@ def stages(folder, kind, cores):
     rounds = []
     for run in range(RUNS):
         print(f"{kind}, {cores} core(s), run {run + 1} of {RUNS}", file=sys.stderr, flush=True)
-        rounds.append(store_bench("rates", folder, kind, MIB, cores, CHUNK, cores=cores))
+        rounds.append(store_bench("rates", folder, kind, MIB, cores, CHUNK, ("disk", "store")[run % 2],
+                                  cores=cores))
     head = f"{kind}, {cores} core{'s' if cores > 1 else ''}: "
     goal = ">= 0.8 of the slower of hash and disk" if kind == "incompressible" else None
     return [rate_row(head + "hash / memcpy", rounds, "hash", ["memcpy"]),

@@ -1,8 +1,8 @@
 // Measures the image store. Each command does its work once and prints one JSON object; what is compared and
 // how often is the caller's business (scripts/bench/bench_store.py). Rates are bytes per second.
 //
-//   store_bench rates DIR KIND MIB THREADS CHUNK
-//       every stage on data of a kind (bench_data.h), and the disk beside it
+//   store_bench rates DIR KIND MIB THREADS CHUNK disk|store
+//       every stage on data of a kind (bench_data.h), and the disk beside it; which comes first
 //   store_bench streams DIR CHUNK LEVEL THREADS ROOT TASK/ID...
 //       the images' streams, in order, into a new store and back
 //   store_bench folders DIR CHUNK LEVEL PATH...
@@ -190,8 +190,11 @@ Status Rates(const std::vector<std::string>& words, Json* out) {
   Bytes bytes(memory.bytes.bytes(), size), copy(memory.copy.bytes(), size);
   if (!Fill(words[1], 1, bytes)) return Status(StatusCode::kInvalidArgument, "no such data: " + words[1]);
   RETURN_IF_ERROR(MemoryRates(bytes, copy, options.chunk_bytes, threads, out));
+  // Who comes second meets what the first has left behind in the disk.
+  bool store_first = words[5] == "store";
+  if (store_first) RETURN_IF_ERROR(StoreRates(folder + "/store", bytes, copy, options, threads, out));
   RETURN_IF_ERROR(RawRates(folder + "/raw", bytes, copy, out));
-  return StoreRates(folder + "/store", bytes, copy, options, threads, out);
+  return store_first ? Status() : StoreRates(folder + "/store", bytes, copy, options, threads, out);
 }
 
 // An image's streams in memory.
@@ -367,7 +370,7 @@ struct Command {
   size_t least, most;  // words
   Status (*run)(const std::vector<std::string>&, Json*);
 };
-constexpr Command kCommands[] = {{"rates", 5, 5, Rates},
+constexpr Command kCommands[] = {{"rates", 6, 6, Rates},
                                  {"streams", 6, SIZE_MAX, Streams},
                                  {"folders", 4, SIZE_MAX, Folders},
                                  {"weigh", 2, SIZE_MAX, WeighImages}};
