@@ -93,6 +93,19 @@ uint64_t Holdings::active_bytes() const {
   return total;
 }
 
+std::map<int, uint64_t> Holdings::ActiveBytesByDevice() const {
+  std::map<int, uint64_t> bytes;
+  for (const HeldMember& member : members) {
+    StreamMap map(member);
+    for (uint64_t at = 0, end = member.active_bytes(); at < end;) {
+      const StreamPart& part = map.At(at);
+      bytes[member.extents[part.extent].physical] += part.size;
+      at += part.size;
+    }
+  }
+  return bytes;
+}
+
 size_t Holdings::extent_count() const {
   size_t count = 0;
   for (const HeldMember& member : members) count += member.extents.size();

@@ -30,6 +30,7 @@ class Holdings {
   bool empty() const { return members.empty(); }
   uint64_t bytes() const;         // of extents
   uint64_t active_bytes() const;  // of streams
+  std::map<int, uint64_t> ActiveBytesByDevice() const;
   size_t extent_count() const;
   // What is given up when the task runs again.
   void Clear();

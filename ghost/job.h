@@ -71,6 +71,7 @@ class Job {
   struct Operation {
     Request request;
     bool active = false;           // its result has not been reported yet
+    bool taken_over = false;       // from a ghost that died in it
     Phase goal = Phase::kRunning;  // where a failure leads back to
     Progress* progress = nullptr;
     Answer answer;

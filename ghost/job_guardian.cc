@@ -76,6 +76,7 @@ Status Job::Adopt(Adopted adopted) {
   op_.goal = goal;
   // This process may die as its predecessor did.
   op_.active = active;
+  op_.taken_over = active;
   RETURN_IF_ERROR(guard_.Start());
   RETURN_IF_ERROR(Publish(std::nullopt, true));
   Status status;

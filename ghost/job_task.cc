@@ -368,18 +368,19 @@ Result<TaskResume> Job::ResumeOf(const HeldMember& held, const std::map<int, uin
 Status Job::Reopen() {
   std::map<int, uint64_t> device_bytes;
   if (op_.snapshot) device_bytes = op_.snapshot->DeviceBytes();
-  if (!device_bytes.empty()) {
+  // The ghost that died may have held as much, which the driver gives back in its own time. The end of the
+  // connection tells the program to expect it.
+  if (op_.taken_over) device_bytes = holdings_.ActiveBytesByDevice();
+  if (op_.snapshot && !device_bytes.empty()) {
     ASSIGN_OR_RETURN(op_.pressure, PressureWatch::Start(*op_.snapshot, members_.size()));
   }
   Status first;
   for (size_t i = 0; i < members_.size(); ++i) {
     TaskResume resume;
     std::vector<Fd> fds;
-    if (op_.pressure) {
-      ASSIGN_OR_RETURN(resume, ResumeOf(holdings_.members[i], device_bytes));
-      if (!resume.held.empty()) {
-        ASSIGN_OR_RETURN(fds, op_.pressure->DescriptorsOf(i));
-      }
+    ASSIGN_OR_RETURN(resume, ResumeOf(holdings_.members[i], device_bytes));
+    if (!resume.held.empty()) {
+      ASSIGN_OR_RETURN(fds, op_.pressure ? op_.pressure->DescriptorsOf(i) : PressureWatch::NewEvents());
     }
     Status status =
         members_[i]

@@ -43,6 +43,14 @@ PressureWatch::~PressureWatch() {
   thread_.join();
 }
 
+Result<std::vector<Fd>> PressureWatch::NewEvents() {
+  std::vector<Fd> fds(2);
+  for (Fd& fd : fds) {
+    ASSIGN_OR_RETURN(fd, NewEvent());
+  }
+  return fds;
+}
+
 Result<std::vector<Fd>> PressureWatch::DescriptorsOf(size_t member) const {
   std::vector<Fd> fds;
   fds.push_back(pairs_[member].asked.Duplicate());

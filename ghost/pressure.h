@@ -22,6 +22,8 @@ class PressureWatch {
   PressureWatch(const PressureWatch&) = delete;
   PressureWatch& operator=(const PressureWatch&) = delete;
 
+  // A pair of eventfds that nobody watches.
+  static Result<std::vector<Fd>> NewEvents();
   // The two eventfds that one process gets: for asking, for the answer.
   Result<std::vector<Fd>> DescriptorsOf(size_t member) const;
 
