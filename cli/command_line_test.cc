@@ -102,7 +102,7 @@ TEST(CommandLine, EveryVerbHasHelpWithAnExampleAndJson) {
     EXPECT_NE(outcome.text.find("Example"), std::string::npos) << verb->get_name();
     EXPECT_NE(outcome.text.find("stasis " + verb->get_name()), std::string::npos) << outcome.text;
     bool has_json = outcome.text.find("--json") != std::string::npos;
-    EXPECT_EQ(has_json, verb->get_name() != "completion") << verb->get_name();
+    EXPECT_EQ(has_json, verb->get_name() != "completion" && verb->get_name() != "images") << verb->get_name();
   }
 }
 
@@ -151,7 +151,7 @@ TEST(Completion, EveryVerbAndOptionIsInEveryShell) {
     for (const CLI::App* verb : line.app().get_subcommands([](const CLI::App*) { return true; })) {
       bool hidden = verb->get_group().empty();
       EXPECT_EQ(script.find(verb->get_name()) != std::string::npos,
-                !hidden || verb->get_name() == "complete-tasks")
+                !hidden || verb->get_name().rfind("complete-", 0) == 0)
           << shell << " " << verb->get_name();
       if (hidden) continue;
       for (const CLI::Option* option : verb->get_options()) {
