@@ -108,13 +108,15 @@ Result<UnixListener> ListenAsFirst(const CommandLine& line, const std::string& p
     if (ghost.ok() || ghost.status().code() == StatusCode::kTimeout) {
       return Status(StatusCode::kAlreadyExists, "the task has a ghost");
     }
-    if (!guardian.valid()) {
-      ASSIGN_OR_RETURN(guardian, LockAsGuardian(line.arguments, /*wait=*/true));
-    }
+    // Not waited for in the kernel: the lock may go from the guardian that becomes the ghost to that one's
+    // own guardian, which keeps it.
+    Result<Fd> lock = guardian.valid() ? std::move(guardian) : LockAsGuardian(line.arguments, /*wait=*/false);
+    Result<UnixListener> listener =
+        lock.ok() ? UnixListener::Listen(path) : Result<UnixListener>(lock.status());
     // One that is on its way out takes its socket away first, so that nobody finds it, and ends then.
-    Result<UnixListener> listener = UnixListener::Listen(path);
     if (listener.ok() || listener.status().code() != StatusCode::kAlreadyExists || deadline.Expired())
       return listener;
+    if (lock.ok()) guardian = *std::move(lock);
     (void)poll(nullptr, 0, kPredecessorPollMs);
   }
 }
