@@ -40,9 +40,9 @@
 //
 // kAttach, kImport or kRebuild that fails, and a connection that ends while attaching, take the process back
 // to Released: the ghost may try again, elsewhere if it must. Batches keep a program with many allocations
-// within its own RLIMIT_NOFILE. Deaf: no descriptor of ours is left, so CRIU can dump the process. Sending
-// kTaskWakeSignal with rt_tgsigqueueinfo(2) and the value kTaskWakeValue to the thread named kTaskThreadName
-// makes it listen again
+// within its own RLIMIT_NOFILE. Deaf: of ours only the folder of the control sockets is open, so CRIU can dump
+// the process, and one that is restored elsewhere finds its place by it. Sending kTaskWakeSignal with
+// rt_tgsigqueueinfo(2) and the value kTaskWakeValue to the thread named kTaskThreadName makes it listen again
 // (-> Released), in the dumped process as in the restored one.
 //
 // kQuiesce that fails (a call that does not return, a capture that does not end) leaves the gate closed, so
