@@ -122,4 +122,5 @@ def main():
 
 if __name__ == "__main__":
     os.environ.pop("CUDA_VISIBLE_DEVICES", None)
-    main()
+    with report.large_device_pages():
+        main()
