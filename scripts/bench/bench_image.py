@@ -93,6 +93,7 @@ WAYS = {"snapshot": ("--snapshot", "auto"), "low point": ("--snapshot", "off", "
 
 def checkpoint_into_nothing(site, job, *options):
     """A checkpoint that finds nothing in the store: what was there before is forgotten first."""
+    report.warm_memory(2 * HOLDER_MIB)
     answer = checkpoint(job, *options)
     for arguments in (("rm", "--force", answer["name"]), ("gc",)):
         subprocess.run([built("bin/stasis"), "images", *arguments, "-q"], env=site.env(), stdin=subprocess.DEVNULL,

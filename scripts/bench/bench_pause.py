@@ -18,13 +18,21 @@ GOAL_MIB = 2048
 HANDLES_MIB = 512
 
 
+def warm(mib):
+    report.warm_memory(mib + mib // 4 + 256)
+
+
 class Baseline(PlainProgram):
     def __init__(self, site, mib):
+        self.mib = mib
         super().__init__(site.node.env(), [built("tests/programs/holder"), str(mib)], "ready")
 
     def measure(self):
+        warm(self.mib)
         pause = self.driver("lock", "checkpoint")
+        warm(self.mib)
         resume = self.driver("restore", "unlock")
+        warm(self.mib)
         image = self.driver("lock", "checkpoint")
         images = os.path.join(self.folder, "images")
         dump = self.dump(images)
@@ -32,6 +40,7 @@ class Baseline(PlainProgram):
         size = tree_bytes(images)
         self.parent.wait()
         pidfile = os.path.join(self.folder, "pid")
+        warm(2 * self.mib)
         restore = self.criu("restore", images, "-d", "--pidfile", pidfile)
         with open(pidfile, encoding="utf-8") as file:
             self.pid = int(file.read())
@@ -47,11 +56,15 @@ def measure_ours(site, name, mib):
     job.wait_for_output("ready")
     result = {}
     for residency in ("device", "host", "disk"):
+        warm(mib)
         result[f"pause {residency}"] = job.verb("pause", "--residency", residency)["pause_ms"]
+        warm(mib)
         result[f"resume {residency}"] = job.verb("resume")["resume_ms"]
+    warm(mib)
     checkpoint = job.verb("checkpoint")
     result.update(standstill=checkpoint["standstill_ms"], image=checkpoint["total_ms"], bytes=checkpoint["added_bytes"])
     job.kill()
+    warm(2 * mib)
     result["restore"] = job.verb("restore", "--detach")["total_ms"]
     job.verb("cancel")
     job.wait()

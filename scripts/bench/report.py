@@ -1,7 +1,9 @@
 """The form in which every benchmark reports: a table for people, JSON for programs."""
 
 import contextlib
+import ctypes
 import json
+import mmap
 import os
 import platform
 import statistics
@@ -34,6 +36,18 @@ def large_device_pages():
     finally:
         with open(SHARED_PAGES, "w", encoding="utf-8") as file:
             file.write(before)
+
+
+def warm_memory(mib):
+    """Touches that much free memory, so that what is measured next finds it there. The host of a virtual machine takes free
+    memory back after a moment (virtio balloon, free page reporting), and giving it out again takes it many times as long as a
+    copy; on memory of its own a machine has no such cost."""
+    size = mib * 2**20
+    with mmap.mmap(-1, size) as memory:
+        memory.madvise(mmap.MADV_HUGEPAGE)
+        view = (ctypes.c_char * size).from_buffer(memory)
+        ctypes.memset(view, 1, size)
+        del view  # the mapping cannot be closed under it
 
 
 def machine():
