@@ -23,6 +23,11 @@ Result<Mapping> Mapping::OfFd(int fd, uint64_t offset, size_t size, int protecti
   return Map(size, protection, sharing == Sharing::kShared ? MAP_SHARED : MAP_PRIVATE, fd, offset);
 }
 
+void Mapping::PreferLargePages() {
+  // A kernel without them is no reason to fail.
+  (void)madvise(data_, size_, MADV_HUGEPAGE);
+}
+
 Status Mapping::Protect(int protection) {
   if (mprotect(data_, size_, protection) != 0) return ErrnoStatus(errno, "mprotect");
   return Status();

@@ -47,6 +47,9 @@ class Mapping {
   std::byte* bytes() const { return static_cast<std::byte*>(data_); }
   size_t size() const { return size_; }
 
+  // For memory that will be filled as a whole: the kernel gives it out in large pages where it may
+  // (transparent huge pages), which costs a fraction of small ones.
+  void PreferLargePages();
   // Changes the protection of the whole range.
   Status Protect(int protection);
   // Gives the range up without unmapping it; the size is lost with it.

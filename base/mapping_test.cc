@@ -64,6 +64,16 @@ TEST(MappingTest, ReserveCannotBeTouchedUntilProtected) {
   small->bytes()[0] = std::byte{1};
 }
 
+TEST(MappingTest, LargePagesChangeNothingThatIsSeen) {
+  constexpr size_t kSize = 5 << 20;
+  Result<Mapping> mapping = Mapping::Anonymous(kSize);
+  ASSERT_TRUE(mapping.ok());
+  mapping->PreferLargePages();
+  std::memset(mapping->data(), 7, kSize);
+  EXPECT_EQ(mapping->bytes()[kSize - 1], std::byte{7});
+  Mapping().PreferLargePages();
+}
+
 TEST(MappingTest, ReleaseAndAdoptMoveOwnership) {
   Result<Mapping> mapping = Mapping::Anonymous(4096);
   ASSERT_TRUE(mapping.ok());

@@ -77,6 +77,7 @@ Status Snapshot::CheckFits() const {
 Status Snapshot::FillBlock(Block& block, const StreamMap& map, const std::vector<GpuMemory>& extents) {
   if (place_ == Place::kHost) {
     ASSIGN_OR_RETURN(block.in_host, Mapping::Anonymous(block.size));
+    block.in_host.PreferLargePages();
     std::span<std::byte> bytes(block.in_host.bytes(), block.size);
     return map.ForParts(block.offset, bytes, [&](size_t extent, uint64_t inside, std::span<std::byte> part) {
       return extents[extent].Read(inside, part);
@@ -166,6 +167,7 @@ Status Snapshot::ToHost(Block& block) {
   if (block.on_device.size() == 0) return Status();
   RETURN_IF_ERROR(Fault(FaultPoint::kEvictInside));
   ASSIGN_OR_RETURN(Mapping host, Mapping::Anonymous(block.size));
+  host.PreferLargePages();
   RETURN_IF_ERROR(block.on_device.Read(0, std::span(host.bytes(), block.size)));
   block.in_host = std::move(host);
   block.on_device = GpuMemory();

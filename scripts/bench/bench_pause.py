@@ -126,7 +126,8 @@ def size_rows(site, mib):
 
 def main():
     rows = []
-    with Site("--gpus", "1", "--memory", f"{max(SIZES) + 512}MiB") as site:
+    # Room for a snapshot beside the program.
+    with Site("--gpus", "1", "--memory", f"{2 * max(SIZES) + 512}MiB") as site:
         for mib in SIZES:
             rows += size_rows(site, mib)
         rows += pause_against_handles(site)
