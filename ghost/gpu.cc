@@ -47,8 +47,12 @@ Status GpuMemory::CopyFrom(uint64_t offset, const GpuMemory& other, uint64_t oth
   RETURN_IF_ERROR(gpu_->Use(device_));
   RETURN_IF_ERROR(DriverStatus(Driver().cuCtxGetCurrent(&to), "cuCtxGetCurrent"));
   CUdeviceptr target = address_ + offset, source = other.address_ + other_offset;
-  if (from == to) return DriverStatus(Driver().cuMemcpyDtoD_v2(target, source, size), "cuMemcpyDtoD");
-  return DriverStatus(Driver().cuMemcpyPeer(target, to, source, from, size), "cuMemcpyPeer");
+  // Copies that different threads ask for do not wait for each other.
+  CUstream stream = CU_STREAM_PER_THREAD;
+  if (from == to)
+    return DriverStatus(Driver().cuMemcpyDtoDAsync_v2(target, source, size, stream), "cuMemcpyDtoDAsync");
+  return DriverStatus(Driver().cuMemcpyPeerAsync(target, to, source, from, size, stream),
+                      "cuMemcpyPeerAsync");
 }
 
 Result<Fd> GpuMemory::Export() const {
@@ -156,6 +160,11 @@ Result<GpuMemory> Gpu::Create(int device, uint64_t size) {
 Status Gpu::Synchronize(int device) {
   RETURN_IF_ERROR(Use(device));
   return DriverStatus(Driver().cuCtxSynchronize(), "cuCtxSynchronize");
+}
+
+Status Gpu::FinishCopies(int device) {
+  RETURN_IF_ERROR(Use(device));
+  return DriverStatus(Driver().cuStreamSynchronize(CU_STREAM_PER_THREAD), "cuStreamSynchronize");
 }
 
 void Gpu::Pin(std::span<std::byte> memory) {

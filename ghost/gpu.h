@@ -40,7 +40,8 @@ class GpuMemory {
   CUdeviceptr address() const { return address_; }
   Status Read(uint64_t offset, std::span<std::byte> out) const;
   Status Write(uint64_t offset, std::span<const std::byte> in) const;
-  // `size` bytes from memory on any device; done after Gpu::Synchronize() of this memory's device.
+  // `size` bytes from memory on any device; done after Gpu::Synchronize() or FinishCopies() of this memory's
+  // device.
   Status CopyFrom(uint64_t offset, const GpuMemory& other, uint64_t other_offset, uint64_t size) const;
   Result<Fd> Export() const;
 
@@ -73,6 +74,8 @@ class Gpu {
   Result<GpuMemory> Create(int device, uint64_t size);
   // Waits for copies to memory of the device.
   Status Synchronize(int device);
+  // The same for the copies that the calling thread has asked for, so that it may end.
+  Status FinishCopies(int device);
 
   // Memory of this process that copies go through; a failure only makes them slower.
   void Pin(std::span<std::byte> memory);

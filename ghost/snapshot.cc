@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "base/files.h"
+#include "base/parallel.h"
 #include "ghost/fault.h"
 #include "ghost/holdings.h"
 
@@ -91,19 +92,24 @@ Status Snapshot::FillBlock(Block& block, const StreamMap& map, const std::vector
     RETURN_IF_ERROR(block.on_device.CopyFrom(done, extents[part.extent], part.inside + skip, size));
     done += size;
   }
-  return Status();
+  return gpu_.FinishCopies(block.device);
 }
 
 Status Snapshot::Fill(const std::vector<HeldMember>& members) {
   ASSIGN_OR_RETURN(DeviceMemory memory, ImportAll(gpu_, members));
   std::vector<StreamMap> maps;
   for (const HeldMember& member : members) maps.emplace_back(member);
-  for (const auto& block : blocks_) {
-    RETURN_IF_ERROR(FillBlock(*block, maps[block->member], memory[block->member]));
-    RETURN_IF_ERROR(Fault(FaultPoint::kSnapshotInside));
+  Status filled = ParallelFor(blocks_.size(), CopyThreads(), [&](size_t i, size_t) -> Status {
+    Block& block = *blocks_[i];
+    RETURN_IF_ERROR(FillBlock(block, maps[block.member], memory[block.member]));
+    return Fault(FaultPoint::kSnapshotInside);
+  });
+  // Copies may still be under way in either case, and the memory that they use goes with this function.
+  for (const auto& [device, bytes] : DeviceBytes()) {
+    Status done = gpu_.Synchronize(device);
+    if (filled.ok()) filled = std::move(done);
   }
-  for (const auto& [device, bytes] : DeviceBytes()) RETURN_IF_ERROR(gpu_.Synchronize(device));
-  return Status();
+  return filled;
 }
 
 Result<std::unique_ptr<Snapshot>> Snapshot::Take(Gpu& gpu, const std::vector<HeldMember>& members,
