@@ -17,16 +17,11 @@
 
 #include "base/files.h"
 #include "base/status.h"
+#include "base/testing.h"
 #include "dedup/image.h"
 #include "dedup/store.h"
 
 namespace stasis {
-
-#define ASSERT_OK(expression)                                \
-  do {                                                       \
-    ::stasis::Status test_status = (expression);             \
-    ASSERT_TRUE(test_status.ok()) << test_status.ToString(); \
-  } while (0)
 
 using Bytes = std::vector<std::byte>;
 
@@ -34,21 +29,6 @@ inline bool FullTest() {
   const char* full = getenv("STASIS_TEST_FULL");
   return full && std::string_view(full) == "1";
 }
-
-// A folder of its own for one test, removed with it.
-class TempFolder {
- public:
-  TempFolder() {
-    char name[] = "/tmp/stasis-image-test-XXXXXX";
-    path_ = mkdtemp(name);
-  }
-  ~TempFolder() { EXPECT_TRUE(RemoveTree(path_).ok()); }
-  const std::string& path() const { return path_; }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 inline Bytes Noise(uint64_t seed, size_t size) {
   std::mt19937_64 random(seed);

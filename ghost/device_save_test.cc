@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <filesystem>
 #include <random>
 
+#include "base/testing.h"
 #include "vmm/testing.h"
 
 namespace stasis {
@@ -26,8 +26,6 @@ uint64_t InMemory(uint64_t offset) {
 class DeviceSaveTest : public testing::Test {
  protected:
   DeviceSaveTest() : node_({"--gpus", "1", "--memory", "256MiB"}) {
-    char folder[] = "/tmp/stasis-device-save-XXXXXX";
-    folder_ = mkdtemp(folder);
     Result<std::unique_ptr<Gpu>> gpu = Gpu::Open(LIBCUDA_PATH);
     EXPECT_STATUS_OK(gpu.status());
     gpu_ = *std::move(gpu);
@@ -37,7 +35,7 @@ class DeviceSaveTest : public testing::Test {
     bytes_.resize(kBytes);
     std::mt19937_64 random(7);
     for (std::byte& byte : bytes_) byte = static_cast<std::byte>(random());
-    Result<std::shared_ptr<Store>> store = Store::Open(folder_);
+    Result<std::shared_ptr<Store>> store = Store::Open(folder_.path());
     EXPECT_STATUS_OK(store.status());
     store_ = *std::move(store);
   }
@@ -45,7 +43,6 @@ class DeviceSaveTest : public testing::Test {
     store_.reset();
     memory_ = GpuMemory();
     gpu_.reset();
-    std::filesystem::remove_all(folder_);
   }
 
   DeviceBytes Bytes() {
@@ -101,7 +98,7 @@ class DeviceSaveTest : public testing::Test {
   }
 
   vmm::TestNode node_;
-  std::string folder_;
+  TempFolder folder_;
   std::unique_ptr<Gpu> gpu_;
   GpuMemory memory_;
   std::vector<std::byte> bytes_;

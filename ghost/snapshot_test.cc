@@ -4,9 +4,9 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 
-#include <filesystem>
 #include <random>
 
+#include "base/testing.h"
 #include "ghost/holdings.h"
 #include "ghost/pressure.h"
 #include "vmm/testing.h"
@@ -22,8 +22,6 @@ constexpr uint64_t kPlenty = 1ull << 40;
 class SnapshotTest : public testing::Test {
  protected:
   SnapshotTest() : node_({"--gpus", "1", "--memory", "128MiB"}) {
-    char folder[] = "/tmp/stasis-snapshot-XXXXXX";
-    folder_ = mkdtemp(folder);
     Result<std::unique_ptr<Gpu>> gpu = Gpu::Open(LIBCUDA_PATH);
     EXPECT_STATUS_OK(gpu.status());
     gpu_ = *std::move(gpu);
@@ -49,7 +47,6 @@ class SnapshotTest : public testing::Test {
     holdings_.Clear();
     snapshot_.reset();
     gpu_.reset();
-    std::filesystem::remove_all(folder_);
   }
 
   std::vector<std::byte> Stream() const {
@@ -92,7 +89,7 @@ class SnapshotTest : public testing::Test {
   size_t pieces() const { return layout_.pieces().size(); }
 
   vmm::TestNode node_;
-  std::string folder_;
+  TempFolder folder_;
   std::unique_ptr<Gpu> gpu_;
   std::vector<std::byte> bytes_;
   Holdings holdings_;
@@ -171,7 +168,7 @@ TEST_F(SnapshotTest, PressureIsAnsweredOnceTheMemoryIsFree) {
 
 TEST_F(SnapshotTest, HoldingsKeepTheActiveBytesWhereverTheyAre) {
   std::vector<std::byte> expected = Stream();
-  Result<std::shared_ptr<Store>> store = Store::Open(folder_);
+  Result<std::shared_ptr<Store>> store = Store::Open(folder_.path());
   ASSERT_TRUE(store.ok());
   for (bool on_disk : {false, true}) {
     EXPECT_STATUS_OK(on_disk ? holdings_.CopyToDisk(*gpu_, *store, "task", {})

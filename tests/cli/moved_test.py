@@ -1,47 +1,13 @@
 """Images that are exported, imported under other folders or another name, and restored there."""
 
-import json
 import os
 import shutil
 import signal
 import subprocess
-import tempfile
 import unittest
 
 from softgpu import die_with_parent
 from stasis_job import Job, Site, built
-
-
-class OtherSite(Site):
-    """Folders of their own on the node of `site`."""
-
-    def __init__(self, site):
-        super().__init__()
-        self.node = site.node
-
-    def __enter__(self):
-        self.folder = tempfile.TemporaryDirectory(prefix="stasis-there-")
-        self.state = os.path.join(self.folder.name, "state")
-        self.run_dir = os.path.join(self.folder.name, "run")
-        return self
-
-    def __exit__(self, *_):
-        try:
-            for task in self.tasks():
-                if task["state"] in ("running", "paused"):
-                    self.ok("cancel", task["name"])
-        finally:
-            self.folder.cleanup()
-
-
-def images(site, verb, *arguments):
-    result = subprocess.run([built("bin/stasis"), "images", verb, "--json", *arguments], env=site.env(),
-                            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, check=False,
-                            preexec_fn=die_with_parent)
-    answer = json.loads(result.stdout)
-    if result.returncode != 0:
-        raise AssertionError(f"images {verb} {arguments}: {answer}")
-    return answer
 
 
 @unittest.skipUnless(os.geteuid() == 0, "needs root: checkpoints are made")
@@ -52,7 +18,7 @@ class Moved(unittest.TestCase):
         self.here = Site("--gpus", "1", "--memory", "512MiB")
         self.here.__enter__()
         self.addCleanup(self.here.__exit__, None, None, None)
-        self.there = OtherSite(self.here)
+        self.there = Site(beside=self.here)
         self.there.__enter__()
         self.addCleanup(self.there.__exit__, None, None, None)
         self.exported = os.path.join(self.there.folder.name, "job.stasis")
@@ -88,11 +54,11 @@ class Moved(unittest.TestCase):
         before = job.output()
         job.verb("checkpoint", "--stop")
         job.wait()
-        images(self.here, "export", "job", self.exported)
+        self.here.images("export", "job", self.exported)
         shutil.rmtree(self.here.state)
         shutil.rmtree(self.here.run_dir)
-        self.assertEqual(images(self.there, "import", self.exported)["image"], "job/000001")
-        shown = images(self.there, "show", "job")
+        self.assertEqual(self.there.images("import", self.exported)["image"], "job/000001")
+        shown = self.there.images("show", "job")
         self.assertTrue(shown["restorable"], [need for need in shown["needs"] if need["met"] is False])
         self.there.ok("restore", "job", "--detach")
         moved = Job(self.there, "job")
@@ -101,21 +67,21 @@ class Moved(unittest.TestCase):
         moved.verb("resume")
         moved.verb("checkpoint", "--stop")
         moved.wait()
-        self.assertEqual([i["id"] for i in images(self.there, "ls", "job")["images"]], ["000001", "000002"])
+        self.assertEqual([i["id"] for i in self.there.images("ls", "job")["images"]], ["000001", "000002"])
         self.there.ok("restore", "job", "--detach")
         self.tell()
         self.assert_finished(moved, before)
         self.assertEqual(moved.read_json("exit.json")["exit_code"], 0)
         self.assertFalse(os.path.exists(self.here.state), "nothing is written where it was")
-        self.assertEqual(images(self.there, "verify")["damages"], [])
+        self.assertEqual(self.there.images("verify")["damages"], [])
         os.mkdir(self.here.state)
 
     def test_a_copy_beside_the_task_that_runs(self):
         job = self.start()
         before = job.output()
         job.verb("checkpoint")
-        images(self.here, "export", "job/000001", self.exported)
-        self.assertEqual(images(self.here, "import", self.exported, "--as", "copy")["image"], "copy/000001")
+        self.here.images("export", "job/000001", self.exported)
+        self.assertEqual(self.here.images("import", self.exported, "--as", "copy")["image"], "copy/000001")
         self.here.ok("restore", "copy", "--detach")
         copy = Job(self.here, "copy")
         for task in (copy, job):
@@ -125,15 +91,15 @@ class Moved(unittest.TestCase):
         self.assertEqual(self.assert_finished(job, before), self.assert_finished(copy, before))
         self.assertNotEqual(copy.process()["init_pid"], job.process()["init_pid"])
         self.here.ok("rm", "copy")
-        self.assertEqual([i["image"] for i in images(self.here, "ls")["images"]], ["job/000001"])
+        self.assertEqual([i["image"] for i in self.here.images("ls")["images"]], ["job/000001"])
 
     def test_in_the_foreground_only_what_is_new_is_printed(self):
         job = self.start()
         before = job.output()
         job.verb("checkpoint", "--stop")
         job.wait()
-        images(self.here, "export", "job", self.exported)
-        images(self.there, "import", self.exported)
+        self.here.images("export", "job", self.exported)
+        self.there.images("import", self.exported)
         restore = subprocess.Popen([built("bin/stasis"), "restore", "job"], env=self.there.env(),
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                    preexec_fn=die_with_parent)
@@ -150,8 +116,8 @@ class Moved(unittest.TestCase):
         job = self.start()
         job.verb("checkpoint", "--stop")
         job.wait()
-        images(self.here, "export", "job", self.exported)
-        images(self.there, "import", self.exported, "--as", "other")
+        self.here.images("export", "job", self.exported)
+        self.there.images("import", self.exported, "--as", "other")
         self.there.ok("restore", "other", "--detach")
         moved = Job(self.there, "other")
         os.kill(moved.process()["pid"], signal.SIGKILL)

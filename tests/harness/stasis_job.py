@@ -24,14 +24,17 @@ class VerbFailed(AssertionError):
 
 
 class Site:
-    """A softgpu node with state and run folders of its own, and `stasis` on it. `options` go to softgpud."""
+    """A softgpu node with state and run folders of its own, and `stasis` on it. `options` go to softgpud; with `beside`, another
+    site, folders of its own on that one's node."""
 
-    def __init__(self, *options):
-        self.node = Node(*options)
+    def __init__(self, *options, beside=None):
+        self.node = beside.node if beside else Node(*options)
+        self.owns_node = beside is None
         self.folder = None
 
     def __enter__(self):
-        self.node.__enter__()
+        if self.owns_node:
+            self.node.__enter__()
         self.folder = tempfile.TemporaryDirectory(prefix="stasis-test-")
         self.state = os.path.join(self.folder.name, "state")
         self.run_dir = os.path.join(self.folder.name, "run")
@@ -45,7 +48,8 @@ class Site:
                 # It may still collect what is of no use in the store.
                 Job(self, task["name"]).wait_for_ghost_to_leave()
         finally:
-            self.node.__exit__()
+            if self.owns_node:
+                self.node.__exit__()
             self.folder.cleanup()
 
     def env(self, **extra):
