@@ -150,7 +150,7 @@ void Work(Objects& o, Helper& helper, unsigned which) {
   LaunchEx(o, stream, which);
   CHECK(cudaEventRecord(o.untimed, stream));
   CHECK(cudaStreamWaitEvent(o.streams[(which + 1) % 3], o.untimed));
-  Step<<<2, 64, 64 * sizeof(unsigned), o.streams[(which + 1) % 3]>>>(o.out, which + 1);
+  Step<<<1, 64, 64 * sizeof(unsigned), o.streams[(which + 1) % 3]>>>(o.out, which + 1);
   CHECK(cudaStreamAddCallback(o.streams[(which + 1) % 3], Told, &o, 0));
   CHECK(cudaDeviceSynchronize());
   helper.Do(which);
