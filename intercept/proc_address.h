@@ -18,7 +18,7 @@ struct FunctionInfo {
   const char* name;
   const char* base;     // what cuGetProcAddress calls it
   const char* variant;  // "", "_ptsz" or "_ptds"
-  const char* how;      // pass, hook, taint, taint_reconstruct
+  const char* how;      // the class of its row in a table
   int version;          // of CUDA, that introduced it
 };
 const FunctionInfo& InfoOf(Fn function);
