@@ -131,32 +131,10 @@ bool CanHaveDependents(ObjectKind kind) { return kind < ObjectKind::kStream; }
 
 const char* ObjectKindName(ObjectKind kind) {
   switch (kind) {
-    case ObjectKind::kPrimaryContext:
-      return "primary context";
-    case ObjectKind::kContext:
-      return "context";
-    case ObjectKind::kLink:
-      return "link state";
-    case ObjectKind::kLibrary:
-      return "library";
-    case ObjectKind::kModule:
-      return "module";
-    case ObjectKind::kKernel:
-      return "kernel";
-    case ObjectKind::kFunction:
-      return "function";
-    case ObjectKind::kStream:
-      return "stream";
-    case ObjectKind::kEvent:
-      return "event";
-    case ObjectKind::kUserObject:
-      return "user object";
-    case ObjectKind::kGraph:
-      return "graph";
-    case ObjectKind::kGraphNode:
-      return "graph node";
-    case ObjectKind::kGraphExec:
-      return "executable graph";
+#define STASIS_OBJECT_KIND(id, name, makers, restored, refused) \
+  case ObjectKind::id:                                          \
+    return name;
+#include "base/object_kinds.inc"
   }
   return "object";
 }

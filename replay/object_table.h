@@ -19,21 +19,10 @@
 
 namespace stasis::replay {
 
-// In the order of rebuilding: every object depends on objects of smaller kinds, or on older ones of its own.
+// In the order of rebuilding.
 enum class ObjectKind : uint8_t {
-  kPrimaryContext,
-  kContext,
-  kLink,
-  kLibrary,
-  kModule,
-  kKernel,
-  kFunction,
-  kStream,
-  kEvent,
-  kUserObject,
-  kGraph,
-  kGraphNode,
-  kGraphExec,
+#define STASIS_OBJECT_KIND(id, name, makers, restored, refused) id,
+#include "base/object_kinds.inc"
 };
 const char* ObjectKindName(ObjectKind kind);  // "stream"
 
