@@ -220,4 +220,5 @@ def main():
         header.write_text(content)
 
 
-main()
+if __name__ == "__main__":
+    main()
