@@ -10,9 +10,11 @@
 #include "softgpu/driver/device_heap.h"
 #include "softgpu/driver/library.h"
 #include "softgpu/driver/memory_parts.h"
+#include "softgpu/driver/native_call.h"
 #include "softgpu/driver/print_fifo.h"
 #include "softgpu/driver/sm_pool.h"
 #include "softgpu/driver/state.h"
+#include "softgpu/native/abi.h"
 
 namespace softgpu {
 
@@ -120,6 +122,10 @@ bool MatchesRequired(const exec::KernelInfo& info, const exec::Dim3& block) {
          block.z == std::max(1u, info.reqntid[2]);
 }
 
+bool IsNative(const exec::KernelInfo& info) {
+  return std::find(info.pragmas.begin(), info.pragmas.end(), native::kPragma) != info.pragmas.end();
+}
+
 }  // namespace
 
 unsigned BlocksPerSm(const exec::KernelInfo& info, unsigned threads, size_t dynamic_shared) {
@@ -157,7 +163,7 @@ CUresult CheckShape(const Function& function, const LaunchShape& shape) {
 
 KernelAction::KernelAction(CUfunction handle, std::shared_ptr<Function> function, const LaunchShape& shape,
                            std::vector<uint8_t> params, std::vector<CUlaunchAttribute> attributes)
-    : Action(CU_GRAPH_NODE_TYPE_KERNEL, Runs::kDevice),
+    : Action(CU_GRAPH_NODE_TYPE_KERNEL, IsNative(function->info()) ? Runs::kWorker : Runs::kDevice),
       function(std::move(function)),
       handle(handle),
       shape(shape),
@@ -204,6 +210,9 @@ void KernelAction::Begin(Context& context, const OpPtr& op) const {
                          EndLaunch(context, op, workspace, fault);
                        });
 }
+
+// Native code may block, as a worker may: it takes no thread and no time slice from what computes.
+CUresult KernelAction::Run(Context& context) const { return RunNative(context, params); }
 
 CUresult ResolveFunction(Context& context, CUfunction handle, std::shared_ptr<Function>* out) {
   State* state = State::Get();

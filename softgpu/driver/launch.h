@@ -46,6 +46,8 @@ class KernelAction final : public Action {
   KernelAction(CUfunction handle, std::shared_ptr<Function> function, const LaunchShape& shape,
                std::vector<uint8_t> params, std::vector<CUlaunchAttribute> attributes);
   void Begin(Context& context, const OpPtr& op) const override;
+  // Of a kernel whose body is native code.
+  CUresult Run(Context& context) const override;
   // Before it is submitted: instead of the stream's priority.
   void SetPriority(int priority) {
     has_priority_ = true;

@@ -109,7 +109,6 @@ exec::Grid::Outcome SmPool::RunTurn(unsigned index, Launch& launch, unsigned slo
   return outcome;
 }
 
-// A device at a fraction of its speed does the same work and idles for the rest of the time.
 void SmPool::SlowDown(stasis::Duration ran) {
   double factor = device_.slow_factor();
   if (factor >= 1) return;

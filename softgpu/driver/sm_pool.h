@@ -32,6 +32,8 @@ class SmPool {
   unsigned width() const { return width_; }
   // `workers` as the grid was made for. A smaller number is a higher priority.
   void Submit(std::unique_ptr<exec::Grid> grid, unsigned workers, int priority, Ended ended);
+  // Idles as a device at a fraction of its speed does behind work that took `ran`; cut short by Cancel().
+  void SlowDown(stasis::Duration ran);
   // Makes all threads stop computing for a moment. Takes no lock.
   void YieldAll();
   // The context is broken: stops what runs; what is submitted later ends at once.
@@ -58,7 +60,6 @@ class SmPool {
   void Pace();
   Launch* PickLocked();
   exec::Grid::Outcome RunTurn(unsigned index, Launch& launch, unsigned slot);
-  void SlowDown(stasis::Duration ran);
 
   Device& device_;
   const unsigned width_;

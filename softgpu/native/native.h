@@ -43,7 +43,8 @@ CUresult Launch(CUstream stream, Body body, const void* arguments, size_t bytes)
 // The same with a typed argument: Launch<&Gemm>(stream, gemm) calls Gemm(const Gemm&, Device&).
 template <auto kBody, typename Arguments>
 CUresult Launch(CUstream stream, const Arguments& arguments) {
-  static_assert(std::is_trivially_copyable_v<Arguments> && sizeof(Arguments) <= kMaxArguments);
+  static_assert(std::is_trivially_copyable_v<Arguments> && sizeof(Arguments) <= kMaxArguments &&
+                alignof(Arguments) <= alignof(Body));
   const Body body = [](const void* bytes, Device& device) {
     kBody(*static_cast<const Arguments*>(bytes), device);
   };

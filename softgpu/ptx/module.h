@@ -125,6 +125,7 @@ struct Function {
   // Performance-tuning directives (11.4); 0 = not given.
   uint32_t maxntid[3] = {0, 0, 0}, reqntid[3] = {0, 0, 0};
   uint32_t minnctapersm = 0, maxnreg = 0;
+  std::vector<std::string> pragmas;       // between the header and the body
   uint32_t line = 0;
 };
 

@@ -66,7 +66,7 @@ stasis::Status ParseInitializer(ParseContext& context, std::vector<uint64_t> dim
 stasis::Status ParseBody(ParseContext& context, Function* function);
 // Directives that follow a function's parameters: .maxntid, .noreturn, ...
 stasis::Status ParseFunctionDirectives(Cursor& in, Function* function);
-// .file, .loc, .pragma and .section: nothing of them is kept. *known is false when the cursor is at none of
+// .file, .loc, .pragma and .section outside of a function's header: nothing of them is kept. *known is false when the cursor is at none of
 // these.
 stasis::Status SkipAnnotation(Cursor& in, bool* known);
 

@@ -262,9 +262,11 @@ Status SkipSection(Cursor& in) {
   return Status();
 }
 
-Status SkipPragma(Cursor& in) {
+Status ParsePragma(Cursor& in, std::vector<std::string>* pragmas) {
   do {
+    std::string_view text = in.now().text;
     RETURN_IF_ERROR(ExpectString(in));
+    pragmas->emplace_back(text);
   } while (in.Accept(','));
   return in.Expect(';');
 }
@@ -276,7 +278,8 @@ Status SkipAnnotation(Cursor& in, bool* known) {
   if (in.AcceptDot("loc")) return SkipLoc(in);
   if (in.AcceptDot("file")) return SkipFile(in);
   if (in.AcceptDot("section")) return SkipSection(in);
-  if (in.AcceptDot("pragma")) return SkipPragma(in);
+  std::vector<std::string> ignored;
+  if (in.AcceptDot("pragma")) return ParsePragma(in, &ignored);
   *known = false;
   return Status();
 }
@@ -304,7 +307,7 @@ Status ParseFunctionDirectives(Cursor& in, Function* function) {
     else if (in.AcceptDot("attribute"))
       RETURN_IF_ERROR(SkipParentheses(in));
     else if (in.AcceptDot("pragma"))
-      RETURN_IF_ERROR(SkipPragma(in));
+      RETURN_IF_ERROR(ParsePragma(in, &function->pragmas));
     else
       return Status();
   }

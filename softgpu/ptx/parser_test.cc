@@ -332,7 +332,7 @@ TEST(ParserTest, ReadsFunctionHeadersAndDirectives) {
       ".maxntid 128, 2, 1\n.minnctapersm 3 .maxnreg 40 .reqnctapercluster 2, 1, 1 .explicitcluster\n{ ret; "
       "}\n"
       ".weak .func (.param .align 4 .b8 r[12]) b(.param .b32 x) .noreturn ;\n.extern .func c\n;\n"
-      ".entry d() .reqntid 64 .pragma \"x\"; { .pragma \"nounroll\"; ret; }\n"
+      ".entry d() .reqntid 64 .pragma \"x\", \"y\"; { .pragma \"nounroll\"; ret; }\n"
       ".func (.reg .u32 r) e(.reg .f64 x) { cvt.rzi.u32.f64 r, x; ret; }");
   ASSERT_EQ(module.functions.size(), 5u);
   const Function& a = module.functions[0];

@@ -270,13 +270,14 @@ L: @%p1 bra L;
 TEST(ExecGridTest, KernelInfoTellsWhatTheDirectivesSay) {
   TestDevice device;
   device.Load(Ptx(R"(
-.visible .entry small() .maxntid 128, 2, 1 { ret; }
+.visible .entry small() .maxntid 128, 2, 1 .pragma "mark"; { ret; }
 .visible .entry exact() .reqntid 64, 1, 1 .maxnreg 16 { ret; }
 .visible .entry plain(.param .u8 a, .param .u64 b, .param .align 16 .b8 c[20]) { ret; }
 )"));
   const KernelInfo& small = InfoOf(*device.program()->FindKernel("small"));
   EXPECT_EQ(small.max_threads, 256u);
   EXPECT_EQ(small.maxntid[0], 128u);
+  EXPECT_EQ(small.pragmas, std::vector<std::string>{"mark"});
   EXPECT_EQ(InfoOf(*device.program()->FindKernel("exact")).max_threads, 64u);
   EXPECT_LE(InfoOf(*device.program()->FindKernel("exact")).registers, 16u);
   const KernelInfo& plain = InfoOf(*device.program()->FindKernel("plain"));

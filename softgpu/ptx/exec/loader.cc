@@ -209,6 +209,7 @@ Status Loader::NewKernel(uint32_t index, Kernel** out) {
     at += v.size;
   }
   kernel->info.param_bytes = static_cast<uint32_t>(at);
+  kernel->info.pragmas = f.pragmas;
   uint64_t max_threads = 1, required = 1;
   for (int d = 0; d < 3; ++d) {
     kernel->info.maxntid[d] = f.maxntid[d];

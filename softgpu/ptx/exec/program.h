@@ -33,6 +33,7 @@ struct KernelInfo {
   uint32_t max_threads = 1024;  // threads a block that the directives and registers allow
   bool uses_device_malloc = false;
   bool uses_grid_sync = false;  // reads envreg1/envreg2
+  std::vector<std::string> pragmas;  // of the entry itself
 };
 
 struct GlobalInfo {

@@ -1,0 +1,12 @@
+#include "softgpu/native/not_supported.h"
+
+#include "base/raw_log.h"
+
+namespace softgpu::native {
+
+void SayNotSupported(const char* library, const char* function, std::atomic<bool>* said) {
+  if (said->exchange(true, std::memory_order_relaxed)) return;
+  stasis::RawLog(stasis::LogLevel::kWarning, "softgpu %s: %s is not supported", library, function);
+}
+
+}  // namespace softgpu::native
