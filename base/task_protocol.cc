@@ -171,19 +171,25 @@ std::vector<std::byte> Encode(const std::vector<TaskExtent>& extents) {
     out.I32(extent.device);
     out.U64(extent.address);
     out.U64(extent.size);
+    out.U32(extent.traits);
+    out.U64(extent.share);
   }
   return out.Take();
 }
 
 Result<std::vector<TaskExtent>> DecodeTaskExtents(std::span<const std::byte> payload) {
   PayloadReader in(payload);
-  std::vector<TaskExtent> extents(in.Count(28));
+  std::vector<TaskExtent> extents(in.Count(40));
   for (TaskExtent& extent : extents) {
     extent.id = in.U64();
     extent.device = in.I32();
     extent.address = in.U64();
     extent.size = in.U64();
-    if (in.ok() && (extent.size == 0 || extent.address + extent.size < extent.address || extent.device < 0))
+    extent.traits = in.U32();
+    extent.share = in.U64();
+    const bool sane = extent.size != 0 && extent.address + extent.size >= extent.address &&
+                      extent.device >= 0 && (extent.traits & ~kAllTraits) == 0;
+    if (in.ok() && !sane)
       return Errorf(StatusCode::kCorrupt, "device memory of a task: %llu bytes at 0x%llx of device %d",
                     static_cast<unsigned long long>(extent.size),
                     static_cast<unsigned long long>(extent.address), extent.device);

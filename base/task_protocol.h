@@ -40,8 +40,8 @@
 //
 // kAttach, kImport or kRebuild that fails, and a connection that ends while attaching, take the process back
 // to Released: the ghost may try again, elsewhere if it must. Batches keep a program with many allocations
-// within its own RLIMIT_NOFILE. Deaf: of ours only the folder of the control sockets is open, so CRIU can dump
-// the process, and one that is restored elsewhere finds its place by it. Sending kTaskWakeSignal with
+// within its own RLIMIT_NOFILE. Deaf: of ours only the folder of the control sockets is open, so CRIU can
+// dump the process, and one that is restored elsewhere finds its place by it. Sending kTaskWakeSignal with
 // rt_tgsigqueueinfo(2) and the value kTaskWakeValue to the thread named kTaskThreadName makes it listen again
 // (-> Released), in the dumped process as in the restored one.
 //
@@ -64,7 +64,7 @@
 
 namespace stasis {
 
-inline constexpr uint32_t kTaskProtocolVersion = 2;
+inline constexpr uint32_t kTaskProtocolVersion = 3;
 inline constexpr char kTaskThreadName[] = "stasis-control";
 // Extents, and descriptors, in one message.
 inline constexpr size_t kTaskBatch = kMaxFdsPerBatch;
@@ -162,13 +162,23 @@ struct TaskStatus {
   uint64_t ignored_notes = 0;  // its notes that made no sense
 };
 
-// One piece of physical device memory and where the program sees it.
+// Properties of physical memory that whoever makes it anew asks for.
+inline constexpr uint32_t kTraitCompressed = 1;  // CU_MEM_ALLOCATION_COMP_GENERIC
+inline constexpr uint32_t kTraitRdma = 2;        // CUmemAllocationProp::gpuDirectRDMACapable
+inline constexpr uint32_t kAllTraits = kTraitCompressed | kTraitRdma;
+
+// One piece of physical device memory. `address` orders the pieces of a process and tells their bytes apart:
+// it is where the program sees them, or, of memory that it maps nowhere or only in part, one from
+// kTaskUnmappedBase on, where no device memory can be.
 struct TaskExtent {
   uint64_t id = 0;     // stable while the extent lives
   int32_t device = 0;  // virtual ordinal
   uint64_t address = 0;
-  uint64_t size = 0;  // bytes, multiple of the granularity
+  uint64_t size = 0;    // bytes, multiple of the granularity
+  uint32_t traits = 0;  // of kAllTraits
+  uint64_t share = 0;   // the same in all processes of the task that have this memory; 0: in no other
 };
+inline constexpr uint64_t kTaskUnmappedBase = 1ull << 56;
 
 // Bytes within an extent.
 struct TaskRange {

@@ -46,15 +46,6 @@ CUresult cuPointerSetAttribute(const Call&, const void* value, CUpointer_attribu
   return vmm::PointerSetAttribute(value, attribute, ptr);
 }
 
-// Plain memory has no such handle; what is behind it here is none of the program's business.
-CUresult cuMemRetainAllocationHandle(const Call& call, CUmemGenericAllocationHandle* handle, void* addr) {
-  const auto real = call.Real<decltype(&::cuMemRetainAllocationHandle)>();
-  if (vmm::IsPlainMemory(reinterpret_cast<CUdeviceptr>(addr))) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult result = real(handle, addr);
-  if (result == CUDA_SUCCESS) TaintOnce(call.fn, false);
-  return result;
-}
-
 // Legacy handles do not exist for mapped memory.
 CUresult cuIpcGetMemHandle(const Call& call, CUipcMemHandle* pHandle, CUdeviceptr dptr) {
   if (vmm::IsPlainMemory(dptr)) return CUDA_ERROR_NOT_SUPPORTED;

@@ -1,12 +1,10 @@
 #include "vmm/arena.h"
 
 #include <algorithm>
-#include <cinttypes>
 #include <iterator>
 #include <utility>
 
 #include "vmm/device_map.h"
-#include "vmm/hold.h"
 #include "vmm/real_driver.h"
 
 namespace stasis::vmm {
@@ -23,10 +21,7 @@ uint64_t RegionBytes(int device, uint64_t bytes) {
 
 Arena::~Arena() {
   if (!extents_.empty()) return;  // the driver refused to unmap: the addresses stay in use
-  for (const auto& [address, region] : regions_) {
-    if (region.keeper == Keeper::kPages) DropHold(address, region.size);
-    if (region.keeper == Keeper::kDriver) Driver().cuMemAddressFree(address, region.size);
-  }
+  for (const auto& [address, region] : regions_) DropReservation(address, region);
 }
 
 // The last page of a region is never used: two regions that happen to touch are no run of addresses, since
@@ -42,7 +37,7 @@ CUresult Arena::AddRegion(uint64_t bytes) {
     result = Driver().cuMemAddressReserve(&address, size, 0, 0, 0);
   }
   if (result != CUDA_SUCCESS) return result;
-  regions_.emplace(address, Region{size});
+  regions_.emplace(address, Reservation{size});
   unmapped_.Add({address, address + size - kPage});
   return CUDA_SUCCESS;
 }
@@ -246,16 +241,6 @@ uint64_t Arena::FreePageBytes() const {
   return bytes;
 }
 
-Status Arena::HoldRegion(uint64_t address, Region& region) {
-  const bool ours = std::exchange(region.keeper, Keeper::kStranger) == Keeper::kDriver;
-  // A driver that will not free it takes it along when it is closed.
-  if (ours)
-    RETURN_IF_ERROR(DriverStatus(Driver().cuMemAddressFree(address, region.size), "cuMemAddressFree"));
-  Status held = HoldAddresses(address, region.size);
-  region.keeper = held.ok() ? Keeper::kPages : Keeper::kStranger;
-  return held;
-}
-
 Status Arena::Detach(bool hold) {
   Status first;
   auto note = [&first](Status status) {
@@ -266,30 +251,12 @@ Status Arena::Detach(bool hold) {
     if (hold) extent.mapped = extent.created = false;
   }
   if (!hold) return first;
-  for (auto& [address, region] : regions_)
-    if (region.keeper != Keeper::kPages) note(HoldRegion(address, region));
+  for (auto& [address, region] : regions_) note(HoldReservation(address, region));
   return first;
 }
 
-Status Arena::ReserveRegion(uint64_t address, Region& region) {
-  if (region.keeper == Keeper::kPages) DropHold(address, region.size);
-  region.keeper = Keeper::kDriver;
-  CUdeviceptr got = 0;
-  const CUresult result = Driver().cuMemAddressReserve(&got, region.size, 0, address, 0);
-  if (result == CUDA_SUCCESS && got == address) return {};
-  const std::string owner = OwnerOfAddresses(address, region.size);
-  if (result == CUDA_SUCCESS) Driver().cuMemAddressFree(got, region.size);
-  region.keeper = HoldAddresses(address, region.size).ok() ? Keeper::kPages : Keeper::kStranger;
-  RETURN_IF_ERROR(DriverStatus(result, "cuMemAddressReserve"));
-  return Errorf(StatusCode::kAlreadyExists,
-                "device memory at 0x%" PRIx64 " (%" PRIu64 " bytes) cannot come back to its address: %s",
-                address, region.size,
-                owner.empty() ? "the driver refuses it" : ("there is " + owner).c_str());
-}
-
 Status Arena::Reserve() {
-  for (auto& [address, region] : regions_)
-    if (region.keeper != Keeper::kDriver) RETURN_IF_ERROR(ReserveRegion(address, region));
+  for (auto& [address, region] : regions_) RETURN_IF_ERROR(ReserveAgain(address, region));
   return {};
 }
 

@@ -24,6 +24,7 @@
 #include "base/status.h"
 #include "vmm/extent.h"
 #include "vmm/range_set.h"
+#include "vmm/reservation.h"
 
 namespace stasis::vmm {
 
@@ -83,20 +84,12 @@ class Arena {
   Status Reserve();
 
  private:
-  // Who keeps the addresses: the driver, pages of ours, or somebody else who was quicker.
-  enum class Keeper { kDriver, kPages, kStranger };
-  struct Region {
-    uint64_t size = 0;
-    Keeper keeper = Keeper::kDriver;
-  };
   struct Plan {
     uint64_t start = 0;  // of the allocation
     Range body, border;  // what must be mapped
   };
 
   CUresult AddRegion(uint64_t bytes);
-  static Status HoldRegion(uint64_t address, Region& region);
-  static Status ReserveRegion(uint64_t address, Region& region);
   bool FindPlan(uint64_t size, Plan* plan) const;
   Plan PlanPages(uint64_t size, Range run) const;
   Plan PlanPacked(uint64_t size, Range run) const;
@@ -114,7 +107,7 @@ class Arena {
   const int device_;
   const bool retains_;
   AccessRights rights_;
-  std::map<uint64_t, Region> regions_;  // by address
+  std::map<uint64_t, Reservation> regions_;  // by address
   std::map<uint64_t, Extent> extents_;
   RangeSet free_;          // mapped, in no allocation
   RangeSet unmapped_;      // reserved only; whole pages

@@ -87,6 +87,10 @@ class Memory {
   // Takes the block based at `address` out when it is of that kind.
   std::optional<Block> TakeLocked(CUdeviceptr address, BlockKind kind);
   uint64_t NextBufferIdLocked() { return next_buffer_id_++; }
+  uint64_t NextBufferId() {
+    auto lock = Lock();
+    return NextBufferIdLocked();
+  }
   // Blocks of a pool or a context.
   std::vector<Block> TakeAllLocked(const std::function<bool(const Block&)>& which);
   // Without the lock.

@@ -9,6 +9,7 @@
 #include "vmm/memory.h"
 #include "vmm/pools.h"
 #include "vmm/real_driver.h"
+#include "vmm/virtual_memory.h"
 
 namespace stasis::vmm {
 namespace {
@@ -80,6 +81,7 @@ void KeepFirst(Status* first, Status status) {
 void Settle() {
   Memory::Get().SettleDeferredFrees();
   Pools::Get().Settle();
+  VirtualMemory::Get().PlaceExtents();
 }
 
 Status CheckReleasable(TaskStrategy strategy) { return HostMemory::Get().CheckReleasable(strategy); }
@@ -88,7 +90,8 @@ std::vector<TaskExtent> Extents() {
   std::vector<TaskExtent> out;
   for (const std::shared_ptr<Arena>& arena : AllArenas())
     for (const auto& [address, extent] : arena->extents())
-      out.push_back({extent.id, arena->device(), address, extent.size});
+      out.push_back({extent.id, arena->device(), address, extent.size, 0, 0});
+  for (const TaskExtent& extent : VirtualMemory::Get().Extents()) out.push_back(extent);
   std::sort(out.begin(), out.end(), [](const TaskExtent& a, const TaskExtent& b) { return a.id < b.id; });
   return out;
 }
@@ -97,10 +100,17 @@ Result<std::vector<TaskRange>> ActiveRanges() {
   std::vector<TaskExtent> extents = Extents();
   std::sort(extents.begin(), extents.end(),
             [](const TaskExtent& a, const TaskExtent& b) { return a.address < b.address; });
-  return CutAtExtents(ActiveMemory::Get().Ranges(), extents);
+  std::vector<TaskRange> ranges = ActiveMemory::Get().Ranges();
+  // Of memory that the program makes itself nobody knows what it uses.
+  for (const TaskExtent& extent : VirtualMemory::Get().Extents())
+    ranges.push_back({extent.address, extent.size});
+  std::sort(ranges.begin(), ranges.end(),
+            [](const TaskRange& a, const TaskRange& b) { return a.address < b.address; });
+  return CutAtExtents(ranges, extents);
 }
 
 Result<Fd> ExportExtent(const TaskExtent& extent) {
+  if (VirtualMemory::Get().HasExtent(extent.id)) return VirtualMemory::Get().ExportExtent(extent.id);
   const Found found = FindExtent(extent);
   if (found.extent == nullptr) return NoSuchExtent(extent);
   if (!found.extent->created)
@@ -119,10 +129,12 @@ Status Release(TaskStrategy strategy) {
   }
   // The driver carries its reservations itself; only without it must the addresses be held.
   for (const std::shared_ptr<Arena>& arena : AllArenas()) KeepFirst(&first, arena->Detach(rebuilt));
+  KeepFirst(&first, VirtualMemory::Get().Detach(rebuilt));
   return first;
 }
 
 Status ImportExtent(const TaskExtent& extent, Fd fd) {
+  if (VirtualMemory::Get().HasExtent(extent.id)) return VirtualMemory::Get().ImportExtent(extent.id, fd);
   const Found found = FindExtent(extent);
   if (found.extent == nullptr) return NoSuchExtent(extent);
   if (found.extent->created)
@@ -148,6 +160,7 @@ Status Reattach(TaskStrategy strategy) {
       RETURN_IF_ERROR(DriverStatus(GrantAccess(extent, arena->rights()), "cuMemSetAccess"));
     }
   }
+  RETURN_IF_ERROR(VirtualMemory::Get().Reattach());
   if (strategy == TaskStrategy::kDriverCheckpoint) return {};
   RETURN_IF_ERROR(EnablePeersAgain());
   RETURN_IF_ERROR(Pools::Get().RebuildObjects());
@@ -159,8 +172,10 @@ void FillStatus(TaskStatus* status) {
   status->allocated_bytes = status->extents = status->extent_bytes = 0;
   status->host_bytes = HostMemory::Get().bytes();
   ActiveMemory::Get().FillStatus(status);
+  status->allocations = 0;
+  VirtualMemory::Get().FillStatus(status);
   auto lock = Memory::Get().Lock();
-  status->allocations = Memory::Get().blocks().size();
+  status->allocations += Memory::Get().blocks().size();
   for (const auto& [base, block] : Memory::Get().blocks()) status->allocated_bytes += block.size;
   for (const std::shared_ptr<Arena>& arena : arenas) {
     status->extents += arena->extents().size();

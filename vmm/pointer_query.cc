@@ -11,6 +11,7 @@
 #include "vmm/memory.h"
 #include "vmm/pools.h"
 #include "vmm/real_driver.h"
+#include "vmm/virtual_memory.h"
 
 namespace stasis::vmm {
 namespace {
@@ -21,6 +22,7 @@ constexpr CUdeviceptr kUnknownAddress = 8;
 struct Facts {
   std::optional<Block> block;
   std::optional<HostBlock> host;
+  std::optional<VirtualMemory::View> mapped;
   // What to ask the driver about instead of the pointer.
   CUdeviceptr asked = 0;
 };
@@ -31,7 +33,11 @@ Facts Gather(CUdeviceptr pointer) {
   facts.block = Memory::Get().Find(pointer);
   if (facts.block) return facts;
   facts.host = HostMemory::Get().Find(pointer);
-  if (!facts.host && Memory::Get().Covers(pointer)) facts.asked = kUnknownAddress;
+  if (facts.host) return facts;
+  if (Memory::Get().Covers(pointer))
+    facts.asked = kUnknownAddress;
+  else
+    facts.mapped = VirtualMemory::Get().Find(pointer);
   return facts;
 }
 
@@ -83,6 +89,21 @@ bool AnswerHost(const HostBlock& block, CUpointer_attribute attribute, void* dat
   }
 }
 
+bool AnswerMapped(const VirtualMemory::View& view, CUpointer_attribute attribute, void* data) {
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+      return Store<unsigned long long>(data, view.buffer_id);
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+      return Store<unsigned long long>(data, view.block_id);
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+      return Store<unsigned long long>(data, view.handle_types);
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+      return Store<unsigned>(data, view.sync_memops);
+    default:
+      return false;
+  }
+}
+
 // The driver's answer in the words of the program.
 void TranslateAnswer(CUpointer_attribute attribute, void* data) {
   if (attribute == CU_POINTER_ATTRIBUTE_CONTEXT) {
@@ -100,6 +121,7 @@ void TranslateAnswer(CUpointer_attribute attribute, void* data) {
 void Mend(const Facts& facts, CUpointer_attribute attribute, void* data) {
   if (facts.block && AnswerBlock(*facts.block, attribute, data)) return;
   if (facts.host && AnswerHost(*facts.host, attribute, data)) return;
+  if (facts.mapped && AnswerMapped(*facts.mapped, attribute, data)) return;
   TranslateAnswer(attribute, data);
 }
 
@@ -128,8 +150,10 @@ CUresult PointerGetAttributes(unsigned count, CUpointer_attribute* attributes, v
 CUresult PointerSetAttribute(const void* value, CUpointer_attribute attribute, CUdeviceptr pointer) {
   const Facts facts = Gather(pointer);
   const CUresult result = Driver().cuPointerSetAttribute(value, attribute, facts.asked);
-  if (result == CUDA_SUCCESS && facts.block && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
-    Memory::Get().NoteSyncMemops(pointer, *static_cast<const unsigned*>(value) != 0);
+  if (result != CUDA_SUCCESS || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) return result;
+  const bool on = *static_cast<const unsigned*>(value) != 0;
+  if (facts.block) Memory::Get().NoteSyncMemops(pointer, on);
+  if (facts.mapped) VirtualMemory::Get().NoteSyncMemops(pointer, on);
   return result;
 }
 

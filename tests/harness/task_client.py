@@ -9,7 +9,7 @@ import struct
 
 MAGIC, VERSION = 0x4D535453, 1
 HEADER = struct.Struct("=IHHIIQ")  # base/message.h
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 BATCH = 253
 WAKE_VALUE = 0x5354415349530001
 WAKE_SIGNAL = 64 - 3  # SIGRTMAX - 3
@@ -69,14 +69,14 @@ def text(value):
 class Extent:
     """One piece of device memory and, between handover and import, the descriptor that keeps it alive."""
 
-    FORM = struct.Struct("=QiQQ")
+    FORM = struct.Struct("=QiQQIQ")
 
     def __init__(self, fields, fd=-1):
-        self.id, self.device, self.address, self.size = fields
+        self.id, self.device, self.address, self.size, self.traits, self.share = fields
         self.fd = fd
 
     def packed(self):
-        return self.FORM.pack(self.id, self.device, self.address, self.size)
+        return self.FORM.pack(self.id, self.device, self.address, self.size, self.traits, self.share)
 
     def close(self):
         if self.fd >= 0:
@@ -209,7 +209,7 @@ class TaskClient:
         while True:
             data, fds = self.request(HANDOVER, struct.pack("=I", len(extents)))
             reader = Reader(data)
-            batch = reader.list(lambda: Extent([reader.take(form) for form in "QiQQ"]))
+            batch = reader.list(lambda: Extent([reader.take(form) for form in "QiQQIQ"]))
             reader.finish()
             assert len(batch) == len(fds)
             for extent, fd in zip(batch, fds):
