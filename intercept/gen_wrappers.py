@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Writes the interposer's wrappers of all driver functions, from the toolkit's headers and the tables of this folder.
 
-usage: gen_wrappers.py --cxx COMPILER --include DIR --out DIR TABLE...
+usage: gen_wrappers.py --cxx COMPILER --include DIR --out DIR --exports FILE TABLE...
+
+FILE names what the shim exports beside the driver's functions: the libraries' wrappers.
 
 A table has rows `exactName class`; `#` starts a comment. Every function of the headers is in exactly one table; the
 `_ptsz` and `_ptds` variants take the class of the name without that suffix. Classes:
@@ -195,6 +197,7 @@ def main():
     parser = argparse.ArgumentParser()
     for option in ("cxx", "include", "out"):
         parser.add_argument("--" + option, required=True)
+    parser.add_argument("--exports", type=pathlib.Path, required=True)
     parser.add_argument("tables", nargs="+")
     args = parser.parse_args()
 
@@ -204,6 +207,7 @@ def main():
                  for name, parameters in cuda_headers.prototypes(text).items()}
     names = sorted(functions)
     rows = read_tables(args.tables)
+    exports = args.exports.read_text().split()
     check_complete(names, rows)
 
     out = pathlib.Path(args.out)
@@ -211,7 +215,7 @@ def main():
     wrappers = "\n".join(wrapper(name, rows[base_name(name)], functions[name]) for name in names)
     (out / "wrappers.cc").write_text(WRAPPERS_HEAD + wrappers + wrapper_table(names))
     (out / "functions.inc").write_text(function_rows(names, rows, cuda_headers.introduced(text)))
-    (out / "libstasis.map").write_text("{\n  global:\n" + "".join(f"    {n};\n" for n in [*names, *NOTES]) + "  local: *;\n};\n")
+    (out / "libstasis.map").write_text("{\n  global:\n" + "".join(f"    {n};\n" for n in [*names, *NOTES, *exports]) + "  local: *;\n};\n")
     opaque = [n for n in names if base_name(n) == n and rows[n] not in HOOKS and any(p.is_opaque() for p in functions[n])]
     (out / "opaque_rows.txt").write_text("".join(f"{name} {rows[name]}\n" for name in opaque))
     header = out / "intercept_hooks.h"

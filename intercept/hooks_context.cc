@@ -1,6 +1,7 @@
 // Contexts: which there are, and which is current in each thread.
 #include "intercept/capture_streams.h"
 #include "intercept/gate.h"
+#include "intercept/libraries/handle_library.h"
 #include "intercept/taint.h"
 #include "intercept/wrapper_support.h"
 #include "intercept_hooks.h"
@@ -28,6 +29,7 @@ void Gone(CUcontext visible) {
   vmm::Memory::Get().ContextGone(visible);
   replay::DropGraphsOfContext(visible);
   CaptureContextGone(visible);
+  libraries::ContextGone(visible);
 }
 
 CUresult Retain(const Call& call, CUcontext* context, CUdevice device) {

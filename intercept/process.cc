@@ -14,6 +14,10 @@
 #include "intercept/control.h"
 #include "intercept/driver_path.h"
 #include "intercept/gate.h"
+#include "intercept/libraries/handle_library.h"
+#include "intercept/libraries/handles.h"
+#include "intercept/libraries/library.h"
+#include "intercept/libraries/library_gate.h"
 #include "intercept/memory_notes.h"
 #include "intercept/own_descriptors.h"
 #include "intercept/taint.h"
@@ -44,6 +48,10 @@ void ResetInChild() {
   ResetMemoryNotesAfterFork();
   ResetTaintsAfterFork();
   ResetGateAfterFork(driver_used);
+  libraries::ResetLibraryGateAfterFork();
+  libraries::ResetLibrariesAfterFork();
+  libraries::ResetHandleLibrariesAfterFork();
+  libraries::ResetHandlesAfterFork();
   g_started.store(driver_used, std::memory_order_relaxed);
 }
 

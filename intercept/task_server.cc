@@ -13,6 +13,8 @@
 #include "intercept/capture_streams.h"
 #include "intercept/captures.h"
 #include "intercept/gate.h"
+#include "intercept/libraries/library.h"
+#include "intercept/libraries/library_gate.h"
 #include "intercept/low_point.h"
 #include "intercept/own_descriptors.h"
 #include "intercept/process.h"
@@ -27,6 +29,9 @@
 
 namespace stasis {
 namespace {
+
+// For threads of the libraries to end their last calls, where no other deadline is given.
+constexpr std::chrono::seconds kLibraryTime(10);
 
 // An undo goes on past errors; they are in the log for whoever asks why the task cannot go on.
 void LogIfError(const char* what, const Status& status) {
@@ -79,6 +84,12 @@ void ForgetHeldMemory(bool ghost_gone = false) {
   NoteOwnFd(OwnFd::kGiven, -1);
   if (ghost_gone) vmm::HeldMemory::Get().Abandon();
   vmm::HeldMemory::Get().Forget();
+}
+
+void OpenGates() {
+  vmm::ActiveMemory::Get().Thaw();
+  OpenGate();
+  libraries::OpenLibraryGate();
 }
 
 }  // namespace
@@ -152,10 +163,13 @@ void TaskServer::GhostGone() {
 void TaskServer::Wake() { state_ = TaskState::kReleased; }
 
 void TaskServer::Run() {
+  if (Status status = RebuildLibraries(); !status.ok()) {
+    LogIfError("make the libraries' objects again", status);
+    Taint(std::string(status.message()).c_str(), true);
+  }
   state_ = TaskState::kRunning;
   active_ = {};
-  vmm::ActiveMemory::Get().Thaw();
-  OpenGate();
+  OpenGates();
 }
 
 TaskServer::Reply TaskServer::Hello(const Message& request) {
@@ -227,21 +241,48 @@ Status TaskServer::StopAtLowPoint(const TaskQuiesce& quiesce, TaskQuiesced* stop
 
 Status TaskServer::StandStill(const Deadline& deadline, TaskQuiesced* stopped,
                               std::vector<TaskBlocker>* blockers) {
+  RETURN_IF_ERROR(CloseGates(deadline, stopped, blockers));
+  RETURN_IF_ERROR(replay::Drain(deadline, blockers));
+  RETURN_IF_ERROR(libraries::CheckLibraries());
+  return GiveUpLibraries(deadline, blockers);
+}
+
+Status TaskServer::CloseGates(const Deadline& deadline, TaskQuiesced* stopped,
+                              std::vector<TaskBlocker>* blockers) {
   for (;;) {
     // One that has begun as the gate was shut at the low point; only the program can end it.
     if (CapturesInProgress() != 0) {
       stopped->at_low = false;
-      vmm::ActiveMemory::Get().Thaw();
-      OpenGate();
+      OpenGates();
     }
     if (!WaitForCaptures(deadline)) {
       *blockers = CaptureBlockers();
       return Status(StatusCode::kTimeout, "the program is capturing a stream and does not end it");
     }
+    RETURN_IF_ERROR(libraries::ShutLibraryGate());
+    RETURN_IF_ERROR(libraries::SettleLibraries(deadline, blockers));
+    RETURN_IF_ERROR(libraries::AwaitLibraryCalls(deadline, blockers));
     RETURN_IF_ERROR(CloseGate(deadline, blockers));
-    if (CapturesInProgress() == 0) break;
+    if (CapturesInProgress() == 0) return {};
   }
-  return replay::Drain(deadline, blockers);
+}
+
+// Threads of the libraries may be inside of the driver when the last of the objects has gone.
+Status TaskServer::GiveUpLibraries(const Deadline& deadline, std::vector<TaskBlocker>* blockers) {
+  gave_up_libraries_ = true;
+  {
+    const libraries::LibraryWork work;
+    RETURN_IF_ERROR(libraries::GiveUpLibraries());
+  }
+  return CloseGate(deadline, blockers);
+}
+
+Status TaskServer::RebuildLibraries() {
+  if (!gave_up_libraries_) return {};
+  const libraries::LibraryWork work;
+  Status status = libraries::RebuildLibraries();
+  gave_up_libraries_ = !status.ok();
+  return status;
 }
 
 TaskServer::Reply TaskServer::Handover(const Message& request) {
@@ -284,7 +325,15 @@ TaskServer::Reply TaskServer::ReleaseDriver(const Message& request) {
 
 // Up to vmm::Release() nothing has changed and the program could go on; from there on the way back is that of
 // every other pause: attach, import, rebuild.
+//
+// A process that was attached and is let go of again, with the memory that the ghost still has: what its
+// libraries have made since is not in it.
 Status TaskServer::LetGo(TaskStrategy strategy) {
+  if (!gave_up_libraries_) {
+    std::vector<TaskBlocker> blockers;
+    RETURN_IF_ERROR(GiveUpLibraries(Deadline::After(kLibraryTime), &blockers));
+    vmm::Settle();
+  }
   const bool reconstruct = strategy == TaskStrategy::kReconstruct;
   RETURN_IF_ERROR(CheckTaints(strategy));
   RETURN_IF_ERROR(vmm::CheckReleasable(strategy));
@@ -363,6 +412,7 @@ TaskServer::Reply TaskServer::Rebuild() {
   reply.status = vmm::Reattach(strategy_).WithContext("attach memory");
   if (reply.status.ok() && strategy_ == TaskStrategy::kReconstruct)
     reply.status = replay::RebuildObjects().WithContext("rebuild the driver's objects");
+  if (reply.status.ok()) reply.status = RebuildLibraries().WithContext("make the libraries' objects again");
   if (reply.status.ok()) {
     state_ = TaskState::kQuiesced;
   } else {

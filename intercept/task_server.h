@@ -3,7 +3,9 @@
 //
 //   Running -> Quiescing -> Quiesced -> Released -> Deaf -> Released -> Attaching -> Quiesced -> Running
 //
-// The gate is open in Running only. A request in a state that does not know it fails and changes nothing.
+// The gates are open in Running only. The libraries' objects are there in Running, and from kRebuild on; the
+// quiescing gives them up, at its end, and every way back to Running makes them again. A request in a state
+// that does not know it fails and changes nothing.
 #ifndef INTERCEPT_TASK_SERVER_H_
 #define INTERCEPT_TASK_SERVER_H_
 
@@ -41,6 +43,10 @@ class TaskServer {
   Reply Quiesce(const Message& request);
   Status StopAtLowPoint(const TaskQuiesce& quiesce, TaskQuiesced* stopped);
   Status StandStill(const Deadline& deadline, TaskQuiesced* stopped, std::vector<TaskBlocker>* blockers);
+  Status CloseGates(const Deadline& deadline, TaskQuiesced* stopped, std::vector<TaskBlocker>* blockers);
+  // The libraries' objects.
+  Status GiveUpLibraries(const Deadline& deadline, std::vector<TaskBlocker>* blockers);
+  Status RebuildLibraries();
   Reply Handover(const Message& request);
   Reply Active(const Message& request);
   Reply ReleaseDriver(const Message& request);
@@ -61,6 +67,7 @@ class TaskServer {
 
   TaskState state_ = TaskState::kRunning;
   TaskStrategy strategy_ = TaskStrategy::kReconstruct;  // of the last release
+  bool gave_up_libraries_ = false;
   int connection_ = -1;
   std::vector<TaskRange> active_;  // while the ghost asks for them batch by batch
 };

@@ -2,8 +2,9 @@
 //
 // The objects are destroyed through the library itself while the program stands still and made again under
 // the same program-visible handle before it goes on. Order of a pause, all on the control thread:
-//   CloseLibraryGate (new library calls wait; those inside go on, driver calls and all), Settle of each,
-//   [the driver's gate closes, the contexts drain], Check of each, GiveUp of each in registration order;
+//   ShutLibraryGate (new library calls wait; those inside go on, driver calls and all), Settle of each,
+//   AwaitLibraryCalls (nobody is inside any more), [the driver's gate closes, the contexts drain],
+//   Check of each, GiveUp of each in registration order;
 // and back: Rebuild of each in reverse order once the driver's objects and memory are there again, then both
 // gates open. A pause that fails between the two is undone by Rebuild. While GiveUp and Rebuild run, the
 // calls that the library makes into the driver on this thread, and on threads it starts, pass the closed
@@ -25,7 +26,7 @@ class Library {
   virtual ~Library() = default;
   // "cuBLAS", for messages.
   virtual const char* Name() const = 0;
-  // While the library gate is closed and the driver's open: waits until what the library has in flight can
+  // While the library gate is closed and the driver's lets the libraries pass: waits until what the library has in flight can
   // come to its end without a call that is held at the gate, letting held calls pass where it must
   // (AdmitHeldCall). kTimeout at the deadline, with `blockers` naming the calls that are missing.
   virtual Status Settle(const Deadline&, std::vector<TaskBlocker>*) { return {}; }
@@ -48,6 +49,9 @@ Status SettleLibraries(const Deadline& deadline, std::vector<TaskBlocker>* block
 Status CheckLibraries();
 Status GiveUpLibraries();
 Status RebuildLibraries();
+
+// In a child after fork(2): another thread may have held the lock.
+void ResetLibrariesAfterFork();
 
 }  // namespace stasis::libraries
 
