@@ -19,9 +19,11 @@ import gen_wrappers  # noqa: E402
 import cuda_headers  # noqa: E402
 
 DRIVER_TABLES = [ROOT / "intercept" / f"{name}.table" for name in ("memory", "objects", "device")]
-WORDS = {"pass": "forwarded", "hook_tracked": "tracked", "hook_mended": "mended", "taint": "refused",
-         "taint_reconstruct": "refused under reconstruct"}
+WORDS = {"forward": "untouched", "pass": "forwarded", "handle": "forwarded", "hook_tracked": "tracked", "hook_mended": "mended",
+         "taint": "refused", "refuse": "refused", "taint_reconstruct": "refused under reconstruct"}
+TITLES = {"cublas": "cuBLAS", "cublaslt": "cuBLASLt", "cudnn": "cuDNN", "nccl": "NCCL"}
 MEANINGS = {
+    "untouched": "has to do with no object that a pause would take: the program reaches the library itself",
     "forwarded": "has no state that a pause would lose: handles and device numbers are translated, the rest is the driver's or "
                  "the library's own answer",
     "tracked": "forwarded, and what it makes, changes or ends is recorded",
@@ -73,8 +75,8 @@ def makes_object(name, parameters):
 
 
 def library_tables(folder=ROOT / "intercept" / "libraries"):
-    """Library name -> (function -> class), of the tables that are there."""
-    return {path.stem: read_library_table(path) for path in sorted(folder.glob("*.table"))}
+    """Library -> (function -> class)."""
+    return {TITLES[path.stem]: read_library_table(path) for path in sorted(folder.glob("*.table"))}
 
 
 def read_library_table(path):
@@ -91,7 +93,7 @@ def read_library_table(path):
 def function_bodies(text):
     """Pairs of a function's name and its text, of a source in the house style: bodies end with a brace in column one."""
     for match in re.finditer(r"^[\w:<>*&, ]+[ *&](\w+)\([^;{]*?\)[^;{]*\{(?:([^\n]*)\}\n|(.*?)^\})", text, re.M | re.S):
-        yield match[1], match[2] or match[3]
+        yield match[1], match[2] or match[3] or ""
 
 
 def conditional_refusals(sources):
@@ -108,7 +110,8 @@ def conditional_refusals(sources):
                     more = [mark for mark in marks[called] if mark not in marks[name]]
                     marks[name] += more
                     changed |= bool(more)
-        found.update({name: "both" if "true" in m else "reconstruct" for name, m in marks.items() if m and name.startswith("cu")})
+        found.update({name: "both" if "true" in m else "reconstruct" for name, m in marks.items()
+                      if m and re.match("cu|nccl", name)})
     return found
 
 
@@ -150,7 +153,7 @@ def check_makers(kinds, functions, known):
         for maker in kind.makers:
             if maker in owner:
                 raise CoverageError(f"{maker} makes two kinds: {owner[maker]} and {kind.name}")
-            if maker not in known and not (kind.group == "LIBRARY" and not maker.startswith("cu")):
+            if maker not in known:
                 raise CoverageError(f"kind {kind.name}: no table has {maker}")
             owner[maker] = kind.name
     missing = sorted(name for name, parameters in functions.items() if makes_object(name, parameters) and name not in owner)
@@ -161,7 +164,8 @@ def check_makers(kinds, functions, known):
 def status_of(kind, rows, conditional):
     """restored, refused under reconstruct, or refused; and the makers that are refused, with the strategy."""
     classes = {maker: rows[maker] for maker in kind.makers if maker in rows}
-    refused = {m: "always" if c == "taint" else "under reconstruct" for m, c in classes.items() if c.startswith("taint")}
+    refused = {m: "under reconstruct" if c == "taint_reconstruct" else "always" for m, c in classes.items()
+               if WORDS[c].startswith("refused")}
     if kind.restored:
         if classes and len(refused) == len(classes):
             raise CoverageError(f"kind {kind.name} says what is restored, but every call that makes one is refused")
@@ -198,7 +202,7 @@ class Coverage:
         self.exports = len(every)
         self.libraries = library_tables()
         self.kinds = read_kinds()
-        hooks = sorted((ROOT / "intercept").glob("hooks_*.cc"))
+        hooks = [*sorted((ROOT / "intercept").glob("hooks_*.cc")), *sorted((ROOT / "intercept" / "libraries").glob("*.cc"))]
         self.conditional = conditional_refusals(hooks)
         self.all_rows = dict(self.rows)
         for rows in self.libraries.values():
@@ -214,16 +218,15 @@ class Coverage:
 
     def numbers(self):
         tables = self.tables_of_functions()
-        counts = {name: collections.Counter(WORDS.get(c, c) for c in rows.values()) for name, rows in tables.items()}
-        words = [*WORDS.values()]
-        words += sorted({w for c in counts.values() for w in c} - set(words))
+        counts = {name: collections.Counter(WORDS[c] for c in rows.values()) for name, rows in tables.items()}
+        words = list(dict.fromkeys(WORDS.values()))
         by_status = collections.Counter(status for status, _ in self.status.values())
         lines = [f"Of {len(self.kinds)} kinds of objects **{by_status['restored']} are restored**, "
                  f"{by_status['refused under reconstruct']} refused under `reconstruct`, {by_status['refused']} refused. "
                  f"The driver's {len(self.rows)} functions have {self.exports} names, with the `_ptsz` and `_ptds` variants.", ""]
         lines += table(["", *tables], [row(word, *[counts[name][word] for name in tables]) for word in words]
                        + [row("**all**", *[len(rows) for rows in tables.values()])])
-        lines += [f"* **{word}**: {MEANINGS[word]}." for word in words if word in MEANINGS] + [""]
+        lines += [f"* **{word}**: {MEANINGS[word]}." for word in words] + [""]
         return lines
 
     def kind_rows(self):
@@ -241,7 +244,7 @@ class Coverage:
         for name in sorted(rows, key=lambda n: (n.lower(), n)):
             some = self.conditional.get(name)
             note = {"both": "some uses are refused", "reconstruct": "some uses are refused under `reconstruct`", None: ""}[some]
-            yield row(f"`{name}`", WORDS.get(rows[name], rows[name]), note)
+            yield row(f"`{name}`", WORDS[rows[name]], note)
 
     def page(self):
         lines = ["# What is carried over a pause", "",

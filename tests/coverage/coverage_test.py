@@ -15,6 +15,7 @@ import coverage  # noqa: E402  pylint: disable=wrong-import-position
 
 CXX = os.environ["STASIS_CXX"]
 INCLUDE = pathlib.Path(os.environ["STASIS_CUDA_INCLUDE"])
+LIBRARIES = SOURCE / "intercept" / "libraries"
 UPDATE = "scripts/gen/coverage.py"
 
 
@@ -51,15 +52,15 @@ class CoveragePageTest(unittest.TestCase):
 class UnknownThingsTest(unittest.TestCase):
     """The toolkit of tomorrow: headers with something in them that the tables do not know."""
 
-    def headers(self, addition):
-        """A folder with the toolkit's headers, cuda.h having one declaration more."""
+    def headers(self, addition, header="cuda.h"):
+        """A folder with the toolkit's headers, one of them having one declaration more."""
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="stasis-headers-")))
         for entry in INCLUDE.iterdir():
-            if entry.name != "cuda.h":
+            if entry.name != header:
                 (folder / entry.name).symlink_to(entry)
-        text = (INCLUDE / "cuda.h").read_text()
-        end = text.rindex("#ifdef __cplusplus")
-        (folder / "cuda.h").write_text(text[:end] + addition + "\n" + text[end:])
+        text = (INCLUDE / header).read_text()
+        end = re.search(r"#if(def|\s+defined)\s*\(?\s*__cplusplus\s*\)?\s*\n\s*\}", text).start()
+        (folder / header).write_text(text[:end] + addition + "\n" + text[end:])
         return str(folder)
 
     def generate(self, include, extra_rows=""):
@@ -68,7 +69,7 @@ class UnknownThingsTest(unittest.TestCase):
             extra = pathlib.Path(out) / "extra.table"
             extra.write_text(extra_rows)
             result = subprocess.run([sys.executable, "-B", str(SOURCE / "intercept" / "gen_wrappers.py"), "--cxx", CXX,
-                                     "--include", include, "--out", out, *map(str, coverage.DRIVER_TABLES), str(extra)],
+                                     "--include", include, "--out", out, "--exports", os.devnull, *map(str, coverage.DRIVER_TABLES), str(extra)],
                                     capture_output=True, text=True, check=False)
         self.assertEqual(result.returncode != 0, bool(result.stderr))
         return result.stderr
@@ -85,12 +86,30 @@ class UnknownThingsTest(unittest.TestCase):
         include = self.headers("CUresult CUDAAPI cuMemAlloc_v9(CUdeviceptr *dptr, size_t bytesize);")
         self.assertIn("no row in any table for cuMemAlloc_v9", self.generate(include))
 
+    def generate_libraries(self, include):
+        with tempfile.TemporaryDirectory(prefix="stasis-out-") as out:
+            return subprocess.run([sys.executable, "-B", str(LIBRARIES / "gen_libraries.py"), "--cxx", CXX, "--include", include,
+                                   "--out", out, str(LIBRARIES)], capture_output=True, text=True, check=False)
+
+    def test_a_librarys_function_that_no_table_knows_breaks_the_build_by_name(self):
+        for header, declaration, name in [
+                ("cublas_api.h", "CUBLASAPI cublasStatus_t CUBLASWINAPI cublasOfTomorrow(cublasHandle_t handle);", "cublasOfTomorrow"),
+                ("cublasLt.h", "cublasStatus_t CUBLASWINAPI cublasLtOfTomorrow(cublasLtHandle_t handle);", "cublasLtOfTomorrow"),
+                ("nccl.h", "ncclResult_t ncclOfTomorrow(ncclComm_t comm);", "ncclOfTomorrow")]:
+            with self.subTest(header):
+                result = self.generate_libraries(self.headers(declaration, header))
+                self.assertNotEqual(result.returncode, 0)
+                self.assertIn(name, result.stderr)
+        self.assertEqual(self.generate_libraries(str(INCLUDE)).returncode, 0)
+
     def test_the_same_headers_are_accepted(self):
         self.assertEqual(self.generate(self.headers("")), "")
 
     def test_a_call_that_makes_an_object_belongs_to_a_kind(self):
         functions, _ = coverage.driver_functions(CXX, self.headers("CUresult CUDAAPI cuEventFromTomorrow(CUevent *phEvent);"))
         rows = coverage.gen_wrappers.read_tables(coverage.DRIVER_TABLES) | {"cuEventFromTomorrow": "pass"}
+        for table in coverage.library_tables().values():
+            rows |= table
         with self.assertRaises(coverage.CoverageError) as raised:
             coverage.check_makers(coverage.read_kinds(), functions, rows)
         self.assertIn("of no kind", str(raised.exception))
