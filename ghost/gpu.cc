@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "base/task_protocol.h"
+
 namespace stasis {
 
 GpuMemory& GpuMemory::operator=(GpuMemory&& other) noexcept {
@@ -144,13 +146,15 @@ Result<GpuMemory> Gpu::Import(int device, int fd, uint64_t size) {
   return Map(device, handle, size);
 }
 
-Result<GpuMemory> Gpu::Create(int device, uint64_t size) {
+Result<GpuMemory> Gpu::Create(int device, uint64_t size, uint32_t traits) {
   RETURN_IF_ERROR(Use(device));
   CUmemAllocationProp prop{};
   prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   prop.location.id = device;
+  if ((traits & kTraitCompressed) != 0) prop.allocFlags.compressionType = CU_MEM_ALLOCATION_COMP_GENERIC;
+  if ((traits & kTraitRdma) != 0) prop.allocFlags.gpuDirectRDMACapable = 1;
   CUmemGenericAllocationHandle handle = 0;
   RETURN_IF_ERROR(DriverStatus(Driver().cuMemCreate(&handle, size, &prop, 0), "cuMemCreate")
                       .WithContext("device " + std::to_string(device)));

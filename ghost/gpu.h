@@ -71,7 +71,8 @@ class Gpu {
   Result<uint64_t> FreeBytes(int device);
   // `fd` stays the caller's.
   Result<GpuMemory> Import(int device, int fd, uint64_t size);
-  Result<GpuMemory> Create(int device, uint64_t size);
+  // `traits` as in TaskExtent.
+  Result<GpuMemory> Create(int device, uint64_t size, uint32_t traits = 0);
   // Waits for copies to memory of the device.
   Status Synchronize(int device);
   // The same for the copies that the calling thread has asked for, so that it may end.

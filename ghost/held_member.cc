@@ -1,6 +1,7 @@
 #include "ghost/held_member.h"
 
 #include <algorithm>
+#include <set>
 
 namespace stasis {
 namespace {
@@ -37,7 +38,7 @@ void Append(const TaskExtent& extent, TaskRange range, std::vector<TaskRange>* o
 
 uint64_t HeldMember::bytes() const {
   uint64_t total = 0;
-  for (const HeldExtent& e : extents) total += e.extent.size;
+  for (const HeldExtent& e : extents) total += e.borrowed ? 0 : e.extent.size;
   return total;
 }
 
@@ -83,6 +84,58 @@ Status OrderExtents(std::vector<HeldExtent>* extents) {
     }
   }
   return Status();
+}
+
+namespace {
+
+void DropRanges(const TaskExtent& extent, std::vector<TaskRange>* ranges) {
+  std::erase_if(*ranges, [&](const TaskRange& range) {
+    return range.address >= extent.address && range.address - extent.address < extent.size;
+  });
+}
+
+// What one process has no use for another may need.
+void CoverWhole(const TaskExtent& extent, std::vector<TaskRange>* ranges) {
+  DropRanges(extent, ranges);
+  auto at = std::upper_bound(ranges->begin(), ranges->end(), extent.address,
+                             [](uint64_t value, const TaskRange& range) { return value < range.address; });
+  ranges->insert(at, {extent.address, extent.size});
+}
+
+}  // namespace
+
+Status FindShared(std::vector<HeldMember>* members) {
+  std::map<uint64_t, const HeldExtent*> holders;
+  std::set<uint64_t> shared;
+  for (HeldMember& member : *members) {
+    for (HeldExtent& e : member.extents) {
+      if (e.extent.share == 0) continue;
+      const HeldExtent* holder = holders.emplace(e.extent.share, &e).first->second;
+      if (holder == &e) continue;
+      if (holder->extent.size != e.extent.size || holder->physical != e.physical)
+        return Errorf(StatusCode::kCorrupt, "processes differ about the device memory that they share");
+      e.borrowed = true;
+      e.fd.Reset();
+      shared.insert(e.extent.share);
+      DropRanges(e.extent, &member.ranges);
+    }
+  }
+  for (HeldMember& member : *members) {
+    for (const HeldExtent& e : member.extents) {
+      if (!e.borrowed && shared.count(e.extent.share) != 0) CoverWhole(e.extent, &member.ranges);
+    }
+  }
+  return Status();
+}
+
+const HeldExtent* HolderOf(const std::vector<HeldMember>& members, const HeldExtent& extent) {
+  if (!extent.borrowed) return &extent;
+  for (const HeldMember& member : members) {
+    for (const HeldExtent& e : member.extents) {
+      if (!e.borrowed && e.extent.share == extent.extent.share) return &e;
+    }
+  }
+  return nullptr;
 }
 
 Result<std::vector<TaskRange>> ActiveRanges(const std::vector<HeldExtent>& extents,

@@ -23,7 +23,9 @@ namespace stasis {
 struct HeldExtent {
   TaskExtent extent;
   int physical = 0;  // the device it is on, or was
-  Fd fd;             // keeps the device memory alive; invalid when it is not on a device
+  Fd fd;             // keeps the device memory alive; invalid when it is not on a device, or borrowed
+  // The memory is that of another extent (TaskExtent::share), which holds it for both.
+  bool borrowed = false;
 };
 
 // Physical devices by virtual ordinal, in the numbering that this process's driver has.
@@ -42,7 +44,7 @@ struct HeldMember {
   std::vector<HeldExtent> extents;  // ascending, disjoint
   std::vector<TaskRange> ranges;    // active: ascending, disjoint, each within one extent
 
-  uint64_t bytes() const;         // of the extents
+  uint64_t bytes() const;         // of the extents that are not borrowed
   uint64_t active_bytes() const;  // of the stream
   // "" when there is nothing to be saved.
   std::string stream() const;
@@ -88,6 +90,12 @@ Status OrderExtents(std::vector<HeldExtent>* extents);
 // saved.
 Result<std::vector<TaskRange>> ActiveRanges(const std::vector<HeldExtent>& extents,
                                             std::vector<TaskRange> ranges);
+
+// Of extents that are the same memory all but the first become borrowed: no descriptor, no active range of
+// their own. The first is active as a whole. kCorrupt when they are not of one size on one device.
+Status FindShared(std::vector<HeldMember>* members);
+// The extent that holds the memory of `extent`, which may be itself. Null: there is none.
+const HeldExtent* HolderOf(const std::vector<HeldMember>& members, const HeldExtent& extent);
 
 }  // namespace stasis
 

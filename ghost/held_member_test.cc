@@ -69,5 +69,30 @@ TEST(HeldMemberTest, TheStreamFindsItsBytes) {
   EXPECT_EQ(HeldMember().stream(), "");
 }
 
+TEST(HeldMemberTest, SharedMemoryIsHeldOnceAndSavedAsAWhole) {
+  constexpr uint64_t kSize = 1 << 21;
+  std::vector<HeldMember> members(2);
+  members[0].extents = Extents({{1, 0, 0x200000, kSize, 0, 77}, {2, 0, 0x400000, kSize}});
+  members[0].ranges = {{0x200000 + 512, 512}, {0x400000, 4096}};
+  members[1].extents = Extents({{5, 0, 0x800000, kSize, 0, 77}, {6, 0, 0xa00000, kSize, 0, 78}});
+  members[1].ranges = {{0x800000, kSize}, {0xa00000, kSize}};
+  ASSERT_TRUE(FindShared(&members).ok());
+  EXPECT_FALSE(members[0].extents[0].borrowed);
+  EXPECT_TRUE(members[1].extents[0].borrowed);
+  EXPECT_FALSE(members[1].extents[1].borrowed);
+  EXPECT_EQ(members[0].ranges, (std::vector<TaskRange>{{0x200000, kSize}, {0x400000, 4096}}));
+  EXPECT_EQ(members[1].ranges, (std::vector<TaskRange>{{0xa00000, kSize}}));
+  EXPECT_EQ(members[1].bytes(), kSize);
+  EXPECT_EQ(HolderOf(members, members[1].extents[0]), &members[0].extents[0]);
+  EXPECT_EQ(HolderOf(members, members[1].extents[1]), &members[1].extents[1]);
+}
+
+TEST(HeldMemberTest, ProcessesThatDifferAboutSharedMemoryAreRefused) {
+  std::vector<HeldMember> members(2);
+  members[0].extents = Extents({{1, 0, 0x200000, 1 << 21, 0, 77}});
+  members[1].extents = Extents({{1, 0, 0x200000, 1 << 22, 0, 77}});
+  EXPECT_EQ(FindShared(&members).code(), StatusCode::kCorrupt);
+}
+
 }  // namespace
 }  // namespace stasis

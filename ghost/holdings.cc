@@ -115,7 +115,7 @@ size_t Holdings::extent_count() const {
 bool Holdings::on_device() const {
   for (const HeldMember& member : members) {
     for (const HeldExtent& e : member.extents) {
-      if (!e.fd.valid()) return false;
+      if (!e.fd.valid() && !e.borrowed) return false;
     }
   }
   return true;
@@ -259,12 +259,32 @@ Status CheckStreams(const std::vector<HeldMember>& members, const ImageReader& i
   return Status();
 }
 
+namespace {
+
+// Memory that two processes share comes back on one device.
+Status CheckHolder(const std::vector<HeldMember>& members, const HeldExtent& extent, int device) {
+  if (!extent.borrowed) return Status();
+  for (const HeldMember& member : members) {
+    for (const HeldExtent& e : member.extents) {
+      if (e.borrowed || e.extent.share != extent.extent.share) continue;
+      ASSIGN_OR_RETURN(int held_on, PlaceOf(member, e.extent));
+      if (held_on == device) return Status();
+      return Errorf(StatusCode::kUnsupported,
+                    "processes share device memory and would be on devices %d and %d", held_on, device);
+    }
+  }
+  return Status(StatusCode::kCorrupt, "nobody holds the device memory that a process shares");
+}
+
+}  // namespace
+
 Status Holdings::CheckRoom(Gpu& gpu) const {
   std::map<int, uint64_t> needs;
   for (const HeldMember& member : members) {
     for (const HeldExtent& e : member.extents) {
       ASSIGN_OR_RETURN(int device, PlaceOf(member, e.extent));
-      needs[device] += e.extent.size;
+      if (!e.borrowed) needs[device] += e.extent.size;
+      RETURN_IF_ERROR(CheckHolder(members, e, device));
     }
   }
   return CheckDeviceRoom(gpu, needs);
@@ -278,9 +298,10 @@ Status Holdings::FillDevice(Gpu& gpu, MemorySource& source, const Layouts& layou
   for (size_t m = 0; m < members.size(); ++m) {
     maps.emplace_back(members[m]);
     for (const HeldExtent& e : members[m].extents) {
+      memory[m].emplace_back();
+      if (e.borrowed) continue;
       ASSIGN_OR_RETURN(int device, PlaceOf(members[m], e.extent));
-      ASSIGN_OR_RETURN(GpuMemory piece, gpu.Create(device, e.extent.size));
-      memory[m].push_back(std::move(piece));
+      ASSIGN_OR_RETURN(memory[m].back(), gpu.Create(device, e.extent.size, e.extent.traits));
     }
   }
   RETURN_IF_ERROR(CopyPieces(layouts, source, &gpu, context, nullptr,
@@ -294,6 +315,7 @@ Status Holdings::FillDevice(Gpu& gpu, MemorySource& source, const Layouts& layou
                              }));
   for (size_t m = 0; m < members.size(); ++m) {
     for (size_t i = 0; i < memory[m].size(); ++i) {
+      if (members[m].extents[i].borrowed) continue;
       ASSIGN_OR_RETURN(members[m].extents[i].fd, memory[m][i].Export());
       members[m].extents[i].physical = memory[m][i].device();
     }
@@ -338,10 +360,11 @@ Status MoveMember(Gpu& gpu, const HeldMember& member, std::vector<HeldExtent>* t
   std::vector<GpuMemory> from, to;
   for (size_t i = 0; i < member.extents.size(); ++i) {
     const HeldExtent& e = member.extents[i];
-    ASSIGN_OR_RETURN(GpuMemory source, gpu.Import(e.physical, e.fd.get(), e.extent.size));
-    ASSIGN_OR_RETURN(GpuMemory copy, gpu.Create((*target)[i].physical, e.extent.size));
-    from.push_back(std::move(source));
-    to.push_back(std::move(copy));
+    from.emplace_back();
+    to.emplace_back();
+    if (e.borrowed) continue;
+    ASSIGN_OR_RETURN(from.back(), gpu.Import(e.physical, e.fd.get(), e.extent.size));
+    ASSIGN_OR_RETURN(to.back(), gpu.Create((*target)[i].physical, e.extent.size, e.extent.traits));
   }
   StreamMap map(member);
   uint64_t total = member.active_bytes();
@@ -352,6 +375,7 @@ Status MoveMember(Gpu& gpu, const HeldMember& member, std::vector<HeldExtent>* t
     at += part.size;
   }
   for (size_t i = 0; i < to.size(); ++i) {
+    if (member.extents[i].borrowed) continue;
     RETURN_IF_ERROR(gpu.Synchronize(to[i].device()));
     ASSIGN_OR_RETURN((*target)[i].fd, to[i].Export());
   }
@@ -365,7 +389,7 @@ Status Holdings::Move(Gpu& gpu, std::vector<std::vector<HeldExtent>>* old) {
   for (size_t m = 0; m < members.size(); ++m) {
     for (const HeldExtent& e : members[m].extents) {
       ASSIGN_OR_RETURN(int device, PlaceOf(members[m], e.extent));
-      target[m].push_back({e.extent, device, Fd()});
+      target[m].push_back({e.extent, device, Fd(), e.borrowed});
     }
   }
   RETURN_IF_ERROR(CheckRoom(gpu));

@@ -20,8 +20,8 @@ Placements PlacementsOf(const Json& list) {
 Json MemberJson(const HeldMember& member) {
   Json extents = Json::array(), ranges = Json::array(), devices = Json::array();
   for (const HeldExtent& e : member.extents) {
-    extents.push_back(
-        {e.extent.id, e.extent.device, e.extent.address, e.extent.size, e.physical, e.fd.valid()});
+    extents.push_back({e.extent.id, e.extent.device, e.extent.address, e.extent.size, e.physical,
+                       e.fd.valid(), e.extent.traits, e.extent.share, e.borrowed});
   }
   for (const TaskRange& range : member.ranges) ranges.push_back({range.address, range.size});
   for (const TaskDevice& device : member.devices) devices.push_back(DeviceJson(device));
@@ -64,10 +64,11 @@ Result<HeldMember> AdoptMember(const Json& json, Taken& taken) {
   member.placements = PlacementsOf(json["placements"]);
   for (const Json& row : json["extents"]) {
     HeldExtent e;
-    e.extent = {row.at(0).get<uint64_t>(), row.at(1).get<int32_t>(), row.at(2).get<uint64_t>(),
-                row.at(3).get<uint64_t>()};
+    e.extent = {row.at(0).get<uint64_t>(), row.at(1).get<int32_t>(),  row.at(2).get<uint64_t>(),
+                row.at(3).get<uint64_t>(), row.at(6).get<uint32_t>(), row.at(7).get<uint64_t>()};
     e.physical = row.at(4).get<int>();
     if (row.at(5).get<bool>()) e.fd = taken.Next();
+    e.borrowed = row.at(8).get<bool>();
     member.extents.push_back(std::move(e));
   }
   for (const Json& row : json["ranges"])

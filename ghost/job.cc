@@ -113,10 +113,11 @@ Status Job::BeginRestore() {
     for (const TaskDevice& device : member.devices)
       held.placements[device.virtual_ordinal] = device.physical_ordinal;
     held.placed = held.placements;
-    for (const TaskExtent& extent : member.extents) held.extents.push_back({extent, 0, Fd()});
+    for (const TaskExtent& extent : member.extents) held.extents.push_back({extent, 0, Fd(), false});
     held.ranges = member.ranges;
     holdings_.members.push_back(std::move(held));
   }
+  RETURN_IF_ERROR(FindShared(&holdings_.members));
   return PlaceAll(op_.request.gpus);
 }
 

@@ -193,7 +193,7 @@ Status Job::HandOverMember(Member& member, HeldMember* held) {
     for (size_t i = 0; i < extents.size(); ++i) {
       auto place = held->placed.find(extents[i].device);
       if (place == held->placed.end()) return Status(StatusCode::kCorrupt, "memory on an unknown device");
-      held->extents.push_back({extents[i], place->second, std::move(answer.fds[i])});
+      held->extents.push_back({extents[i], place->second, std::move(answer.fds[i]), false});
     }
   }
 }
@@ -230,6 +230,7 @@ Status Job::HandOver() {
     if (status.ok()) status = AskActive(*members_[i], &holdings_.members[i]);
     RETURN_IF_ERROR(status.WithContext("process " + Named(members_[i]->pid())));
   }
+  RETURN_IF_ERROR(FindShared(&holdings_.members));
   return NotePlacedUuids();
 }
 
@@ -321,7 +322,9 @@ Status Job::AttachMember(Member& member, const HeldMember& held) {
     std::vector<Fd> fds;
     for (size_t i = at; i < std::min(at + kTaskBatch, held.extents.size()); ++i) {
       extents.push_back(held.extents[i].extent);
-      fds.push_back(held.extents[i].fd.Duplicate());
+      const HeldExtent* holder = HolderOf(holdings_.members, held.extents[i]);
+      if (holder == nullptr) return Status(StatusCode::kInternal, "nobody holds shared device memory");
+      fds.push_back(holder->fd.Duplicate());
       if (!fds.back().valid()) return ErrnoStatus(errno, "duplicate a descriptor");
     }
     RETURN_IF_ERROR(member.Call(TaskMessage::kImport, Encode(extents), std::move(fds), deadline).status());

@@ -60,7 +60,12 @@ Json MemberJson(const ManifestMember& member) {
   Json devices = Json::array(), extents = Json::array(), ranges = Json::array();
   for (const TaskDevice& device : member.devices) devices.push_back(DeviceJson(device));
   for (const TaskExtent& e : member.extents) {
-    extents.push_back({{"id", e.id}, {"device", e.device}, {"address", e.address}, {"size", e.size}});
+    extents.push_back({{"id", e.id},
+                       {"device", e.device},
+                       {"address", e.address},
+                       {"size", e.size},
+                       {"traits", e.traits},
+                       {"share", e.share}});
   }
   for (const TaskRange& range : member.ranges)
     ranges.push_back({{"address", range.address}, {"size", range.size}});
@@ -83,6 +88,9 @@ void ParseExtents(const std::vector<const Json*>& list, ManifestMember* member, 
     e.device = static_cast<int32_t>(fields.Number("device", kMaxDevices - 1));
     e.address = fields.Number("address", kMaxAddress);
     e.size = fields.Number("size", kMaxBytes);
+    // Images of earlier versions have neither.
+    e.traits = static_cast<uint32_t>(fields.NumberOr("traits", 0, kAllTraits));
+    e.share = fields.NumberOr("share", 0);
     if (e.size == 0 || e.address < end) fields.Fail("does not follow the one before it");
     if (!fields.ok()) return out.Fail(std::string(fields.Finish().message()));
     end = e.address + e.size;

@@ -167,8 +167,9 @@ Result<DeviceMemory> ImportAll(Gpu& gpu, const std::vector<HeldMember>& members)
   DeviceMemory memory(members.size());
   for (size_t m = 0; m < members.size(); ++m) {
     for (const HeldExtent& e : members[m].extents) {
-      ASSIGN_OR_RETURN(GpuMemory piece, gpu.Import(e.physical, e.fd.get(), e.extent.size));
-      memory[m].push_back(std::move(piece));
+      memory[m].emplace_back();
+      if (e.borrowed) continue;
+      ASSIGN_OR_RETURN(memory[m].back(), gpu.Import(e.physical, e.fd.get(), e.extent.size));
     }
   }
   return memory;
