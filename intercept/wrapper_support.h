@@ -45,6 +45,22 @@ inline void TranslateHandles(CUDA_MEMCPY3D_PEER& copy) {
   copy.dstContext = replay::ToReal(copy.dstContext);
 }
 
+template <typename Copy>
+inline void TranslateArrays(Copy& copy) {
+  copy.srcArray = replay::ToReal(copy.srcArray);
+  copy.dstArray = replay::ToReal(copy.dstArray);
+}
+inline void TranslateHandles(CUDA_MEMCPY2D_v1& copy) { TranslateArrays(copy); }
+inline void TranslateHandles(CUDA_MEMCPY3D_v1& copy) { TranslateArrays(copy); }
+
+// What of it is a handle depends on the kind; the other members of the union are addresses and sizes.
+inline void TranslateHandles(CUDA_RESOURCE_DESC& resource) {
+  if (resource.resType == CU_RESOURCE_TYPE_ARRAY)
+    resource.res.array.hArray = replay::ToReal(resource.res.array.hArray);
+  if (resource.resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY)
+    resource.res.mipmap.hMipmappedArray = replay::ToReal(resource.res.mipmap.hMipmappedArray);
+}
+
 // For queries: the attributes' events matter to launches alone, which are hooks.
 inline void TranslateHandles(CUlaunchConfig& config) { config.hStream = replay::ToReal(config.hStream); }
 

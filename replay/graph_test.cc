@@ -16,6 +16,7 @@
 #include "replay/graph_records.h"
 #include "replay/object_table.h"
 #include "replay/pause.h"
+#include "replay/testing.h"
 #include "replay/translate.h"
 #include "vmm/pause.h"
 #include "vmm/testing.h"
@@ -23,6 +24,10 @@
 namespace stasis {
 namespace {
 
+using replay::ComeBack;
+using replay::LetGo;
+using replay::PauseAndResume;
+using replay::Refusal;
 using testing::HasSubstr;
 
 // store(out, value): *out = value.   sum(out, a, b, c): *out = *a + *b + *c + 1.
@@ -60,55 +65,6 @@ const char kCode[] = R"(
 )";
 constexpr size_t kWords = 256;
 using Words = std::vector<uint32_t>;
-
-vmm::Exported g_exported;
-
-Status LetGo() {
-  std::vector<TaskBlocker> blockers;
-  const Deadline deadline = Deadline::After(std::chrono::seconds(20));
-  RETURN_IF_ERROR(CloseGate(deadline, &blockers));
-  RETURN_IF_ERROR(replay::Drain(deadline, &blockers));
-  RETURN_IF_ERROR(replay::CheckRebuildable());
-  RETURN_IF_ERROR(replay::Save());
-  g_exported = vmm::ExportAll();
-  RETURN_IF_ERROR(vmm::Release(TaskStrategy::kReconstruct));
-  RETURN_IF_ERROR(replay::Teardown());
-  CloseDriver();
-  return {};
-}
-
-Status ComeBack() {
-  RETURN_IF_ERROR(OpenDriver(LIBCUDA_PATH));
-  RETURN_IF_ERROR(replay::RebuildContexts());
-  vmm::ImportAll(g_exported);
-  RETURN_IF_ERROR(vmm::Reattach(TaskStrategy::kReconstruct));
-  return replay::RebuildObjects();
-}
-
-void PauseAndResume() {
-  std::thread control([] {
-    EXPECT_STATUS_OK(LetGo());
-    EXPECT_STATUS_OK(ComeBack());
-    g_exported = {};
-    OpenGate();
-  });
-  control.join();
-}
-
-// What a pause says about the program now.
-std::string Refusal() {
-  std::string message;
-  std::thread control([&message] {
-    std::vector<TaskBlocker> blockers;
-    EXPECT_STATUS_OK(CloseGate(Deadline::After(std::chrono::seconds(20)), &blockers));
-    const Status status = replay::CheckRebuildable();
-    EXPECT_TRUE(status.ok() || status.code() == StatusCode::kUnsupported) << status.ToString();
-    message = status.message();
-    OpenGate();
-  });
-  control.join();
-  return message;
-}
 
 void Count(void* data) { __atomic_add_fetch(static_cast<int*>(data), 1, __ATOMIC_RELAXED); }
 
@@ -847,6 +803,7 @@ TEST_F(ReplayGraphTest, AFailedRebuildIsTriedAgain) {
   const CUgraphExec exec = Instantiate(graph);
   SetStore(exec, node, 1, 12);
   std::thread control([] {
+    EXPECT_STATUS_OK(replay::Stop());
     EXPECT_STATUS_OK(LetGo());
     for (int i = 0; i < 2; ++i) {
       EXPECT_STATUS_OK(ComeBack());
@@ -856,8 +813,7 @@ TEST_F(ReplayGraphTest, AFailedRebuildIsTriedAgain) {
       CloseDriver();
     }
     EXPECT_STATUS_OK(ComeBack());
-    g_exported = {};
-    OpenGate();
+    replay::GoOn();
   });
   control.join();
   EXPECT_EQ(Run(exec)[1], 12u);

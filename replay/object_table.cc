@@ -125,7 +125,9 @@ void EraseDependentsLocked(const Record& record) {
   }
 }
 
-bool CanHaveDependents(ObjectKind kind) { return kind < ObjectKind::kStream; }
+bool CanHaveDependents(ObjectKind kind) {
+  return kind <= ObjectKind::kFunction || kind == ObjectKind::kMipmappedArray;
+}
 
 }  // namespace
 

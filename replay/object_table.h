@@ -59,7 +59,7 @@ class Record {
   virtual Status Destroy() = 0;
   // Makes the object again and returns its new handle (0: there is none to translate). Parents are there.
   virtual Result<uint64_t> Rebuild() = 0;
-  // The rebuild of everything has succeeded: frees what Save() kept.
+  // The rebuild of everything has succeeded, or Save() of another object has not: frees what Save() kept.
   virtual void Rebuilt() {}
 
  private:

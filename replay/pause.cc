@@ -60,13 +60,25 @@ Status CheckRebuildable() {
   return {};
 }
 
-Status Save() {
+namespace {
+
+Status SaveAll() {
   int devices = 0;
   g_initialised = Driver().cuDeviceGetCount(&devices) != CUDA_ERROR_NOT_INITIALIZED;
   for (const RecordPtr& record : ObjectTable::Get().InOrder())
     RETURN_IF_ERROR(record->Save().WithContext("save " + record->Name()));
   for (const ContextPtr& context : ActiveContexts()) RETURN_IF_ERROR(SaveContext(*context));
   return {};
+}
+
+}  // namespace
+
+Status Save() {
+  Status status = SaveAll();
+  if (status.ok()) return status;
+  // The program runs on; contents of its objects would lie about till the next pause.
+  for (const RecordPtr& record : ObjectTable::Get().InOrder()) record->Rebuilt();
+  return status;
 }
 
 Status Teardown() {

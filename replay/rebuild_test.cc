@@ -10,6 +10,7 @@
 #include "intercept/process.h"
 #include "replay/object_table.h"
 #include "replay/pause.h"
+#include "replay/testing.h"
 #include "replay/translate.h"
 #include "vmm/hold.h"
 #include "vmm/pause.h"
@@ -18,6 +19,11 @@
 namespace stasis {
 namespace {
 
+using replay::BackToReleased;
+using replay::ComeBack;
+using replay::LetGo;
+using replay::PauseAndResume;
+using replay::Stop;
 using testing::HasSubstr;
 
 const char kCode[] = R"(
@@ -58,53 +64,6 @@ again:
   ret;
 }
 )";
-
-// What the control thread does.
-Status Stop(const Deadline& deadline = Deadline::After(std::chrono::seconds(20)),
-            std::vector<TaskBlocker>* blockers = nullptr) {
-  std::vector<TaskBlocker> unused;
-  if (blockers == nullptr) blockers = &unused;
-  RETURN_IF_ERROR(CloseGate(deadline, blockers));
-  return replay::Drain(deadline, blockers);
-}
-
-vmm::Exported g_exported;
-
-Status LetGo() {
-  RETURN_IF_ERROR(replay::CheckRebuildable());
-  RETURN_IF_ERROR(replay::Save());
-  g_exported = vmm::ExportAll();
-  RETURN_IF_ERROR(vmm::Release(TaskStrategy::kReconstruct));
-  RETURN_IF_ERROR(replay::Teardown());
-  CloseDriver();
-  return {};
-}
-
-Status ComeBack() {
-  RETURN_IF_ERROR(OpenDriver(LIBCUDA_PATH));
-  RETURN_IF_ERROR(replay::RebuildContexts());
-  vmm::ImportAll(g_exported);
-  RETURN_IF_ERROR(vmm::Reattach(TaskStrategy::kReconstruct));
-  return replay::RebuildObjects();
-}
-
-// What a ghost does when a step fails.
-void BackToReleased() {
-  (void)vmm::Release(TaskStrategy::kReconstruct);
-  EXPECT_STATUS_OK(replay::Teardown());
-  CloseDriver();
-}
-
-void PauseAndResume() {
-  const std::thread control([] {
-    EXPECT_STATUS_OK(Stop());
-    EXPECT_STATUS_OK(LetGo());
-    EXPECT_STATUS_OK(ComeBack());
-    g_exported = {};
-    OpenGate();
-  });
-  const_cast<std::thread&>(control).join();
-}
 
 class RebuildTest : public testing::Test {
  protected:

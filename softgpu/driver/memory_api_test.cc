@@ -493,6 +493,78 @@ TEST_F(Api, MipmapLevelsHalveAndAreOwnedByTheWhole) {
   EXPECT_EQ(cuArray3DGetDescriptor(&got, level), CUDA_ERROR_INVALID_HANDLE);
 }
 
+// Kernels and programs keep the numbers: a program that makes the same objects gets the same ones.
+TEST_F(Api, TextureObjectsTakeTheLowestFreeNumberOfTheirContext) {
+  CUDA_ARRAY3D_DESCRIPTOR desc{};
+  desc.Width = 8;
+  desc.Height = 8;
+  desc.Format = CU_AD_FORMAT_FLOAT;
+  desc.NumChannels = 1;
+  desc.Flags = CUDA_ARRAY3D_SURFACE_LDST;
+  CUDA_RESOURCE_DESC resource{};
+  resource.resType = CU_RESOURCE_TYPE_ARRAY;
+  ASSERT_EQ(cuArray3DCreate(&resource.res.array.hArray, &desc), CUDA_SUCCESS);
+  const CUDA_TEXTURE_DESC texture{};
+  CUtexObject one = 0, three = 0, again = 0, other = 0;
+  CUsurfObject two = 0;
+  ASSERT_EQ(cuTexObjectCreate(&one, &resource, &texture, nullptr), CUDA_SUCCESS);
+  ASSERT_EQ(cuSurfObjectCreate(&two, &resource), CUDA_SUCCESS);
+  ASSERT_EQ(cuTexObjectCreate(&three, &resource, &texture, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(one, 1u);
+  EXPECT_EQ(two, 2u);
+  EXPECT_EQ(three, 3u);
+  EXPECT_EQ(cuTexObjectDestroy(two), CUDA_ERROR_INVALID_VALUE) << "a surface";
+  EXPECT_EQ(cuTexObjectDestroy(one), CUDA_SUCCESS);
+  EXPECT_EQ(cuSurfObjectDestroy(two), CUDA_SUCCESS);
+  ASSERT_EQ(cuTexObjectCreate(&again, &resource, &texture, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(again, 1u);
+  UseDevice(1);
+  CUDA_RESOURCE_DESC elsewhere = resource;
+  ASSERT_EQ(cuArray3DCreate(&elsewhere.res.array.hArray, &desc), CUDA_SUCCESS);
+  ASSERT_EQ(cuTexObjectCreate(&other, &elsewhere, &texture, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(other, 1u);
+  EXPECT_EQ(cuTexObjectDestroy(three), CUDA_ERROR_INVALID_VALUE) << "of the other context";
+  EXPECT_EQ(cuDevicePrimaryCtxReset(1), CUDA_SUCCESS);
+  UseDevice(0);
+  EXPECT_EQ(cuTexObjectDestroy(three), CUDA_SUCCESS);
+  EXPECT_EQ(cuTexObjectDestroy(again), CUDA_SUCCESS);
+  EXPECT_EQ(cuArrayDestroy(resource.res.array.hArray), CUDA_SUCCESS);
+}
+
+TEST_F(Api, ViewsOfArraysSayWhatTheyShow) {
+  CUDA_ARRAY3D_DESCRIPTOR desc{};
+  desc.Width = 8;
+  desc.Height = 4;
+  desc.Format = CU_AD_FORMAT_FLOAT;
+  desc.NumChannels = 1;
+  CUDA_RESOURCE_DESC resource{};
+  resource.resType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
+  ASSERT_EQ(cuMipmappedArrayCreate(&resource.res.mipmap.hMipmappedArray, &desc, 3), CUDA_SUCCESS);
+  const CUDA_TEXTURE_DESC texture{};
+  CUDA_RESOURCE_VIEW_DESC view{};
+  view.format = CU_RES_VIEW_FORMAT_UINT_1X32;
+  view.width = 8;
+  view.height = 4;
+  view.firstMipmapLevel = 1;
+  view.lastMipmapLevel = 2;
+  CUtexObject object = 0;
+  ASSERT_EQ(cuTexObjectCreate(&object, &resource, &texture, &view), CUDA_SUCCESS);
+  CUDA_RESOURCE_VIEW_DESC got{};
+  EXPECT_EQ(cuTexObjectGetResourceViewDesc(&got, object), CUDA_SUCCESS);
+  EXPECT_EQ(memcmp(&got, &view, sizeof got), 0);
+  EXPECT_EQ(cuTexObjectDestroy(object), CUDA_SUCCESS);
+  const auto refused = [&](auto change) {
+    CUDA_RESOURCE_VIEW_DESC wrong = view;
+    change(&wrong);
+    return cuTexObjectCreate(&object, &resource, &texture, &wrong) == CUDA_ERROR_INVALID_VALUE;
+  };
+  EXPECT_TRUE(refused([](CUDA_RESOURCE_VIEW_DESC* v) { v->lastMipmapLevel = 3; }));
+  EXPECT_TRUE(refused([](CUDA_RESOURCE_VIEW_DESC* v) { v->width = 4; }));
+  EXPECT_TRUE(refused([](CUDA_RESOURCE_VIEW_DESC* v) { v->format = CU_RES_VIEW_FORMAT_UINT_2X32; }));
+  EXPECT_TRUE(refused([](CUDA_RESOURCE_VIEW_DESC* v) { v->format = CU_RES_VIEW_FORMAT_UNSIGNED_BC1; }));
+  EXPECT_EQ(cuMipmappedArrayDestroy(resource.res.mipmap.hMipmappedArray), CUDA_SUCCESS);
+}
+
 // A program that loads the same code again finds its variables where they were, whatever else it allocated
 // meanwhile.
 TEST_F(Api, ModulesLieFirstFitInAWindowOfTheirOwn) {

@@ -1,6 +1,7 @@
 #include "softgpu/driver/texture.h"
 
 #include <algorithm>
+#include <iterator>
 #include <mutex>
 #include <utility>
 
@@ -34,6 +35,36 @@ CUresult DescribeArray(const Array& array, exec::TextureView* view) {
   (array.layered() ? view->layers : view->depth) = static_cast<uint32_t>(array.desc.Depth);
   view->row_pitch = array.row_pitch;
   view->slice_pitch = array.slice_pitch;
+  return CUDA_SUCCESS;
+}
+
+// The formats of views stand in the order of their numbers: sorts by size, each with 1, 2 and 4 channels.
+bool SetViewFormat(CUresourceViewFormat format, exec::TextureView* view) {
+  constexpr CUarray_format kSorts[] = {CU_AD_FORMAT_UNSIGNED_INT8,  CU_AD_FORMAT_SIGNED_INT8,
+                                       CU_AD_FORMAT_UNSIGNED_INT16, CU_AD_FORMAT_SIGNED_INT16,
+                                       CU_AD_FORMAT_UNSIGNED_INT32, CU_AD_FORMAT_SIGNED_INT32,
+                                       CU_AD_FORMAT_HALF,           CU_AD_FORMAT_FLOAT};
+  if (format == CU_RES_VIEW_FORMAT_NONE) return true;
+  const unsigned index = static_cast<unsigned>(format) - CU_RES_VIEW_FORMAT_UINT_1X8;
+  if (index >= 3 * std::size(kSorts)) return false;  // block compression
+  const unsigned bytes = view->channels * view->channel_bytes;
+  SetFormat(kSorts[index / 3], 1u << index % 3, view);
+  return bytes == view->channels * view->channel_bytes;
+}
+
+// What a view shows of an array: all of its texels, read as another format of the same size, or some layers.
+// `base`: the array itself, or the finest level of what it is a level of.
+CUresult DescribeArrayPart(const Array& base, const Array& array, const CUDA_RESOURCE_VIEW_DESC* part,
+                           exec::TextureView* view) {
+  CUresult described = DescribeArray(array, view);
+  if (described != CUDA_SUCCESS || part == nullptr) return described;
+  if (!SetViewFormat(part->format, view)) return CUDA_ERROR_INVALID_VALUE;
+  const bool whole = part->width == base.desc.Width && part->height == base.desc.Height;
+  if (!array.layered()) return whole ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (!whole || part->firstLayer > part->lastLayer || part->lastLayer >= array.desc.Depth)
+    return CUDA_ERROR_INVALID_VALUE;
+  view->data += part->firstLayer * array.slice_pitch;
+  view->layers = part->lastLayer - part->firstLayer + 1;
   return CUDA_SUCCESS;
 }
 
@@ -87,22 +118,30 @@ CUresult ApplyTextureDesc(const CUDA_TEXTURE_DESC& desc, exec::TextureView* view
 
 }  // namespace
 
-CUresult TextureTable::DescribeResource(const CUDA_RESOURCE_DESC& resource, exec::TextureView* view,
+CUresult TextureTable::DescribeResource(const CUDA_RESOURCE_DESC& resource,
+                                        const CUDA_RESOURCE_VIEW_DESC* part, exec::TextureView* view,
                                         bool surface) const {
-  if (resource.flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  const bool of_array =
+      resource.resType == CU_RESOURCE_TYPE_ARRAY || resource.resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
+  if (resource.flags != 0 || (part != nullptr && !of_array)) return CUDA_ERROR_INVALID_VALUE;
   switch (resource.resType) {
     case CU_RESOURCE_TYPE_ARRAY: {
       std::shared_ptr<const Array> array = arrays_.Find(resource.res.array.hArray);
       if (array == nullptr) return CUDA_ERROR_INVALID_VALUE;
       if (surface && (array->desc.Flags & CUDA_ARRAY3D_SURFACE_LDST) == 0) return CUDA_ERROR_INVALID_VALUE;
-      return DescribeArray(*array, view);
+      return DescribeArrayPart(*array, *array, part, view);
     }
     case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY: {
-      // Only the finest level is sampled: the executor knows no level of detail.
+      // Only the finest level of the view is sampled: the executor knows no level of detail.
       std::shared_ptr<const MipmappedArray> mipmap = arrays_.Find(resource.res.mipmap.hMipmappedArray);
-      std::shared_ptr<const Array> array = mipmap == nullptr ? nullptr : arrays_.Find(mipmap->levels[0]);
-      if (array == nullptr || surface) return CUDA_ERROR_INVALID_VALUE;
-      return DescribeArray(*array, view);
+      if (mipmap == nullptr || surface) return CUDA_ERROR_INVALID_VALUE;
+      const size_t first = part == nullptr ? 0 : part->firstMipmapLevel;
+      const size_t last = part == nullptr ? 0 : part->lastMipmapLevel;
+      if (first > last || last >= mipmap->levels.size()) return CUDA_ERROR_INVALID_VALUE;
+      std::shared_ptr<const Array> base = arrays_.Find(mipmap->levels[0]);
+      std::shared_ptr<const Array> array = arrays_.Find(mipmap->levels[first]);
+      if (base == nullptr || array == nullptr) return CUDA_ERROR_INVALID_VALUE;
+      return DescribeArrayPart(*base, *array, part, view);
     }
     case CU_RESOURCE_TYPE_LINEAR: {
       const auto& linear = resource.res.linear;
@@ -127,66 +166,71 @@ CUresult TextureTable::CreateTexture(CUcontext context, const CUDA_RESOURCE_DESC
                                      const CUDA_TEXTURE_DESC& texture, const CUDA_RESOURCE_VIEW_DESC* view,
                                      CUtexObject* out) {
   auto object = std::make_unique<TextureObject>();
-  object->context = context;
   object->resource = resource;
   object->texture = texture;
   if (view != nullptr) object->resource_view = *view;
-  CUresult described = DescribeResource(resource, &object->view, false);
+  CUresult described = DescribeResource(resource, view, &object->view, false);
   if (described == CUDA_SUCCESS) described = ApplyTextureDesc(texture, &object->view);
   if (described != CUDA_SUCCESS) return described;
-  // A view may only say again what the array is: reinterpreting formats is not offered.
-  if (view != nullptr && view->format != CU_RES_VIEW_FORMAT_NONE) return CUDA_ERROR_NOT_SUPPORTED;
-  *out = Insert(std::move(object));
+  *out = Insert(context, std::move(object));
   return CUDA_SUCCESS;
 }
 
 CUresult TextureTable::CreateSurface(CUcontext context, const CUDA_RESOURCE_DESC& resource,
                                      CUsurfObject* out) {
   auto object = std::make_unique<TextureObject>();
-  object->context = context;
   object->surface = true;
   object->resource = resource;
-  CUresult described = DescribeResource(resource, &object->view, true);
+  CUresult described = DescribeResource(resource, nullptr, &object->view, true);
   if (described != CUDA_SUCCESS) return described;
-  *out = Insert(std::move(object));
+  *out = Insert(context, std::move(object));
   return CUDA_SUCCESS;
 }
 
-uint64_t TextureTable::Insert(std::unique_ptr<TextureObject> object) {
+uint64_t TextureTable::Insert(CUcontext context, std::unique_ptr<TextureObject> object) {
   std::unique_lock lock(mutex_);
-  uint64_t handle = next_++;
-  objects_.emplace(handle, std::move(object));
+  Places& places = places_[context];
+  if (places.free.empty()) {
+    places.objects.push_back(std::move(object));
+    return places.objects.size() - 1;
+  }
+  const uint64_t handle = *places.free.begin();
+  places.free.erase(places.free.begin());
+  places.objects[handle] = std::move(object);
   return handle;
 }
 
-CUresult TextureTable::Destroy(uint64_t handle, bool surface) {
+CUresult TextureTable::Destroy(CUcontext context, uint64_t handle, bool surface) {
   std::unique_lock lock(mutex_);
-  auto found = objects_.find(handle);
-  if (found == objects_.end() || found->second->surface != surface) return CUDA_ERROR_INVALID_VALUE;
-  destroyed_.push_back(std::move(found->second));
-  objects_.erase(found);
+  if (FindLocked(context, handle, surface) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Places& places = places_[context];
+  places.destroyed.push_back(std::move(places.objects[handle]));
+  places.free.insert(handle);
   return CUDA_SUCCESS;
+}
+
+const TextureObject* TextureTable::FindLocked(CUcontext context, uint64_t handle, bool surface) const {
+  auto found = places_.find(context);
+  if (found == places_.end() || handle >= found->second.objects.size()) return nullptr;
+  const TextureObject* object = found->second.objects[handle].get();
+  return object != nullptr && object->surface == surface ? object : nullptr;
 }
 
 const exec::TextureView* TextureTable::Find(uint64_t handle, CUcontext context, bool surface) const {
   std::shared_lock lock(mutex_);
-  auto found = objects_.find(handle);
-  if (found == objects_.end()) return nullptr;
-  const TextureObject& object = *found->second;
-  return object.surface == surface && object.context == context ? &object.view : nullptr;
+  const TextureObject* object = FindLocked(context, handle, surface);
+  return object == nullptr ? nullptr : &object->view;
 }
 
-std::optional<TextureObject> TextureTable::Get(uint64_t handle, bool surface) const {
+std::optional<TextureObject> TextureTable::Get(CUcontext context, uint64_t handle, bool surface) const {
   std::shared_lock lock(mutex_);
-  auto found = objects_.find(handle);
-  if (found == objects_.end() || found->second->surface != surface) return std::nullopt;
-  return *found->second;
+  const TextureObject* object = FindLocked(context, handle, surface);
+  return object == nullptr ? std::nullopt : std::optional(*object);
 }
 
 void TextureTable::RemoveContext(CUcontext context) {
   std::unique_lock lock(mutex_);
-  std::erase_if(objects_, [context](const auto& entry) { return entry.second->context == context; });
-  std::erase_if(destroyed_, [context](const auto& object) { return object->context == context; });
+  places_.erase(context);
 }
 
 }  // namespace softgpu

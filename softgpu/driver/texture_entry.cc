@@ -18,7 +18,7 @@ template <typename T, typename Read>
 CUresult Describe(T* out, uint64_t handle, bool surface, Read read) {
   Entry entry;
   if (!entry.ok()) return entry.result();
-  std::optional<TextureObject> object = Textures(entry).Get(handle, surface);
+  std::optional<TextureObject> object = Textures(entry).Get(entry.context().handle(), handle, surface);
   if (out == nullptr || !object) return CUDA_ERROR_INVALID_VALUE;
   return read(*object, out);
 }
@@ -58,7 +58,8 @@ CUresult CUDAAPI cuTexObjectCreate(CUtexObject* pTexObject, const CUDA_RESOURCE_
 
 CUresult CUDAAPI cuTexObjectDestroy(CUtexObject texObject) {
   Entry entry;
-  return entry.ok() ? Textures(entry).Destroy(texObject, false) : entry.result();
+  if (!entry.ok()) return entry.result();
+  return Textures(entry).Destroy(entry.context().handle(), texObject, false);
 }
 
 CUresult CUDAAPI cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC* pResDesc, CUtexObject texObject) {
@@ -83,7 +84,8 @@ CUresult CUDAAPI cuSurfObjectCreate(CUsurfObject* pSurfObject, const CUDA_RESOUR
 
 CUresult CUDAAPI cuSurfObjectDestroy(CUsurfObject surfObject) {
   Entry entry;
-  return entry.ok() ? Textures(entry).Destroy(surfObject, true) : entry.result();
+  if (!entry.ok()) return entry.result();
+  return Textures(entry).Destroy(entry.context().handle(), surfObject, true);
 }
 
 CUresult CUDAAPI cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC* pResDesc, CUsurfObject surfObject) {
