@@ -1,0 +1,21 @@
+// Unique ids that the program has got and no communicator was made of yet. A pause waits for them to be used:
+// the library's side of an id (a listening socket, a thread) cannot be made again under the same number.
+// Thread-safe.
+#ifndef INTERCEPT_LIBRARIES_NCCL_IDS_H_
+#define INTERCEPT_LIBRARIES_NCCL_IDS_H_
+
+#include <nccl.h>
+
+#include <cstdint>
+
+namespace stasis::nccl {
+
+void NoteIdMade(const ncclUniqueId& id);
+// A communicator was made of them, or not: they are of no use any more.
+void NoteIdsUsed(const ncclUniqueId* ids, int count);
+// The key of a communicator that has no id.
+uint64_t LocalKey();
+
+}  // namespace stasis::nccl
+
+#endif  // INTERCEPT_LIBRARIES_NCCL_IDS_H_
