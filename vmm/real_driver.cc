@@ -84,8 +84,10 @@ void* DriverAddress(Fn function) {
 Status OpenDriver(const std::string& path) {
   if (library != nullptr)
     return Errorf(StatusCode::kFailedPrecondition, "the CUDA driver %s is already open", Path().c_str());
-  if (path.empty() || path[0] != '/')
+  if (path.empty() || path[0] != '/') {
+    FillSlots();
     return Errorf(StatusCode::kInvalidArgument, "the driver's path '%s' is not absolute", path.c_str());
+  }
   library = dlopen(path.c_str(), kOpenFlags);
   Status status;
   if (library == nullptr) {
