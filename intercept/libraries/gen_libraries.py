@@ -6,7 +6,7 @@ usage: gen_libraries.py --cxx COMPILER --include DIR --out DIR TABLES_FOLDER
 NAME.table of each library has rows `function class`; `#` starts a comment. Every function of the library's headers
 has a row; NCCL's pncclX take the row of ncclX. Classes:
   forward       has no handle: not wrapped, the program reaches the library itself
-  handle        passes the library gate, handles are translated
+  handle        passes the library gate; handles, if any, are translated
   hook_tracked  calls stasis::libraries::hooks::function(call, parameters), written by hand: it records state
   hook_mended   the same: it changes an answer
   refuse        as handle; success makes the task impossible to pause, by the function's name

@@ -44,10 +44,14 @@ constinit uint64_t g_next_id = 1;                   // guarded by g_held_mutex
 class Hold {
  public:
   Hold(LibraryFn function, const void* handle) : waiting_{{0, gettid(), function, handle}} {}
+  // The call has been announced as inside.
   ~Hold() {
     if (waiting_.call.id == 0) return;
-    std::lock_guard<std::mutex> lock(g_held_mutex);
-    g_held->erase(std::find(g_held->begin(), g_held->end(), &waiting_));
+    {
+      std::lock_guard<std::mutex> lock(g_held_mutex);
+      g_held->erase(std::find(g_held->begin(), g_held->end(), &waiting_));
+    }
+    library_stage.NoteEvent();
   }
   Hold(const Hold&) = delete;
   Hold& operator=(const Hold&) = delete;
@@ -66,6 +70,16 @@ class Hold {
  private:
   Waiting waiting_;
 };
+
+// Calls that were admitted and have not got to it yet.
+std::vector<TaskBlocker> CallsOnTheirWay() {
+  std::vector<TaskBlocker> calls;
+  std::lock_guard<std::mutex> lock(g_held_mutex);
+  if (g_held == nullptr) return calls;
+  for (const Waiting* waiting : *g_held)
+    if (waiting->admitted) calls.push_back({waiting->call.tid, LibraryFnName(waiting->call.function)});
+  return calls;
+}
 
 }  // namespace
 
@@ -99,7 +113,20 @@ Status ShutLibraryGate() {
   return {};
 }
 
+// In this order: a call that is on its way no more is inside, or has returned.
 Status AwaitLibraryCalls(const Deadline& deadline, std::vector<TaskBlocker>* blockers) {
+  for (;;) {
+    const uint32_t events = LibraryGateEvents();
+    std::vector<TaskBlocker> coming = CallsOnTheirWay();
+    if (coming.empty()) break;
+    if (deadline.Expired()) {
+      Status status =
+          Errorf(StatusCode::kTimeout, "thread %d has not come to %s", coming[0].tid, coming[0].call.c_str());
+      *blockers = std::move(coming);
+      return status;
+    }
+    AwaitLibraryGate(events, deadline);
+  }
   RETURN_IF_ERROR(library_stage.AwaitEmpty(deadline, blockers));
   LetLibrariesPass(false);
   return {};
@@ -107,7 +134,12 @@ Status AwaitLibraryCalls(const Deadline& deadline, std::vector<TaskBlocker>* blo
 
 void OpenLibraryGate() { library_stage.Publish(0); }
 bool LibraryGateIsClosed() { return library_stage.Closed(); }
-std::vector<TaskBlocker> LibraryCallsInside() { return library_stage.CallsInside(); }
+std::vector<TaskBlocker> LibraryCallsInside() {
+  std::vector<TaskBlocker> calls = CallsOnTheirWay();
+  const std::vector<TaskBlocker> inside = library_stage.CallsInside();
+  calls.insert(calls.end(), inside.begin(), inside.end());
+  return calls;
+}
 
 std::vector<HeldCall> HeldCalls() {
   std::vector<HeldCall> calls;

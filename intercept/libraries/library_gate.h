@@ -79,6 +79,7 @@ Status ShutLibraryGate();
 Status AwaitLibraryCalls(const Deadline& deadline, std::vector<TaskBlocker>* blockers);
 void OpenLibraryGate();
 bool LibraryGateIsClosed();
+// Held calls that were admitted count as soon as that.
 std::vector<TaskBlocker> LibraryCallsInside();
 
 // A call that waits at the closed gate.
