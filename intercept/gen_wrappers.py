@@ -15,8 +15,8 @@ A table has rows `exactName class`; `#` starts a comment. Every function of the 
   taint              as pass; success makes the task impossible to pause
   taint_reconstruct  as pass; success makes it impossible to pause by TaskStrategy::kReconstruct
 
-Output: wrappers.cc, intercept_hooks.h, functions.inc (one STASIS_INTERCEPT row a function), libstasis.map, and
-opaque_rows.txt: rows that are not hooks although their parameters hold handles which only a hook can translate.
+Output: wrappers.cc, intercept_hooks.h, functions.inc (one STASIS_INTERCEPT row a function), libstasis.map. A row that is
+not a hook although its parameters hold handles which only a hook can translate is an error, unless SEEN_THROUGH has it.
 """
 import argparse
 import pathlib
@@ -40,7 +40,23 @@ STRUCTS = {"CUlaunchConfig", "CUgraphNodeParams", "CUDA_KERNEL_NODE_PARAMS", "CU
            "CUDA_GRAPH_INSTANTIATE_PARAMS", "CUgraphExecUpdateResultInfo", "CUctxCreateParams",
            "CUlaunchAttributeValue", "CUkernelNodeAttrValue", "CUstreamAttrValue", "CUdevResource"}
 # Those that a plain wrapper translates: the overloads of TranslateHandles() in wrapper_support.h.
-TRANSLATED_STRUCTS = {"CUDA_MEMCPY2D", "CUDA_MEMCPY3D", "CUDA_MEMCPY3D_PEER", "CUlaunchConfig"}
+TRANSLATED_STRUCTS = {"CUDA_MEMCPY2D", "CUDA_MEMCPY2D_v1", "CUDA_MEMCPY3D", "CUDA_MEMCPY3D_v1", "CUDA_MEMCPY3D_PEER",
+                      "CUDA_RESOURCE_DESC", "CUlaunchConfig"}
+# Rows that need no hook although a plain wrapper cannot see into their parameters, with the reason.
+SEEN_THROUGH = {
+    "resources of devices are sizes, and no handles": {
+        "cuCtxGetDevResource", "cuDevResourceGenerateDesc", "cuDevSmResourceSplitByCount", "cuDeviceGetDevResource",
+        "cuGreenCtxGetDevResource"},
+    "no attribute of a stream is a handle": {"cuStreamGetAttribute", "cuStreamSetAttribute"},
+    "external semaphores are never rebuilt, so their handles are the driver's": {
+        "cuGraphAddExternalSemaphoresSignalNode", "cuGraphAddExternalSemaphoresWaitNode",
+        "cuGraphExecExternalSemaphoresSignalNodeSetParams", "cuGraphExecExternalSemaphoresWaitNodeSetParams",
+        "cuGraphExternalSemaphoresSignalNodeGetParams", "cuGraphExternalSemaphoresSignalNodeSetParams",
+        "cuGraphExternalSemaphoresWaitNodeGetParams", "cuGraphExternalSemaphoresWaitNodeSetParams",
+        "cuSignalExternalSemaphoresAsync", "cuWaitExternalSemaphoresAsync"},
+    "graphics resources are never rebuilt, so their handles are the driver's": {
+        "cuGraphicsMapResources", "cuGraphicsUnmapResources"},
+}
 
 # Exported beside the driver's functions: include/stasis/memory.h looks for them.
 NOTES = ("stasis_note_alloc", "stasis_note_free", "stasis_note_iteration")
@@ -92,6 +108,17 @@ def check_complete(names, rows):
     for name in names:
         if base_name(name) != name and base_name(name) not in names:
             fail(f"{name} has no variant without its suffix")
+
+
+def check_handles(names, rows, functions):
+    """No handle of the program gets to the driver, or back, untranslated."""
+    seen_through = set().union(*SEEN_THROUGH.values())
+    opaque = {n for n in names
+              if base_name(n) == n and rows[n] not in HOOKS and any(p.is_opaque() for p in functions[n])}
+    if opaque - seen_through:
+        fail("parameters hold handles that only a hook can translate: " + ", ".join(sorted(opaque - seen_through)))
+    if seen_through - opaque:
+        fail("SEEN_THROUGH has rows that need no reason: " + ", ".join(sorted(seen_through - opaque)))
 
 
 def find_handles(text):
@@ -209,6 +236,7 @@ def main():
     rows = read_tables(args.tables)
     exports = args.exports.read_text().split()
     check_complete(names, rows)
+    check_handles(names, rows, functions)
 
     out = pathlib.Path(args.out)
     out.mkdir(parents=True, exist_ok=True)
@@ -216,8 +244,6 @@ def main():
     (out / "wrappers.cc").write_text(WRAPPERS_HEAD + wrappers + wrapper_table(names))
     (out / "functions.inc").write_text(function_rows(names, rows, cuda_headers.introduced(text)))
     (out / "libstasis.map").write_text("{\n  global:\n" + "".join(f"    {n};\n" for n in [*names, *NOTES, *exports]) + "  local: *;\n};\n")
-    opaque = [n for n in names if base_name(n) == n and rows[n] not in HOOKS and any(p.is_opaque() for p in functions[n])]
-    (out / "opaque_rows.txt").write_text("".join(f"{name} {rows[name]}\n" for name in opaque))
     header = out / "intercept_hooks.h"
     content = hooks_header(names, rows, functions)
     if not header.exists() or header.read_text() != content:

@@ -71,6 +71,13 @@ CUresult AddAny(const Call& call, CUgraphNode* node, CUgraph graph, const CUgrap
   return result;
 }
 
+// The event in an attribute of a kernel; null when it has none.
+CUevent* EventIn(CUkernelNodeAttrID attribute, CUkernelNodeAttrValue* value) {
+  if (attribute == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) return &value->programmaticEvent.event;
+  if (attribute == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT) return &value->launchCompletionEvent.event;
+  return nullptr;
+}
+
 // Parameters of a kernel as the program knows its handles.
 void ReturnKernel(CUDA_KERNEL_NODE_PARAMS_v1* params) { params->func = ToVisible(params->func); }
 void ReturnKernel(CUDA_KERNEL_NODE_PARAMS_v2* params) {
@@ -210,6 +217,30 @@ CUresult cuGraphKernelNodeSetParams_v2(const Call& call, CUgraphNode hNode,
                                        const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
   const RealParams<CUDA_KERNEL_NODE_PARAMS> params(nodeParams);
   return call.Real<decltype(&::cuGraphKernelNodeSetParams_v2)>()(ToReal(hNode), params.get());
+}
+
+// Two of the attributes name events, one makes a node that the device changes behind our back.
+CUresult cuGraphKernelNodeSetAttribute(const Call& call, CUgraphNode hNode, CUkernelNodeAttrID attr,
+                                       const CUkernelNodeAttrValue* value) {
+  CUkernelNodeAttrValue real{};
+  if (value != nullptr) {
+    real = *value;
+    if (CUevent* event = EventIn(attr, &real)) *event = ToReal(*event);
+  }
+  const CUresult result = call.Real<decltype(&::cuGraphKernelNodeSetAttribute)>()(
+      ToReal(hNode), attr, value == nullptr ? nullptr : &real);
+  if (result == CUDA_SUCCESS && attr == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE)
+    TaintOnce(call.fn, false);
+  return result;
+}
+
+CUresult cuGraphKernelNodeGetAttribute(const Call& call, CUgraphNode hNode, CUkernelNodeAttrID attr,
+                                       CUkernelNodeAttrValue* value_out) {
+  const CUresult result =
+      call.Real<decltype(&::cuGraphKernelNodeGetAttribute)>()(ToReal(hNode), attr, value_out);
+  if (result != CUDA_SUCCESS) return result;
+  if (CUevent* event = EventIn(attr, value_out)) *event = ToVisible(*event);
+  return result;
 }
 
 CUresult cuGraphMemcpyNodeGetParams(const Call& call, CUgraphNode hNode, CUDA_MEMCPY3D* nodeParams) {

@@ -9,6 +9,7 @@ set(SOFTGPU_DRIVER_MEMORY_SOURCES
   memory_actions.cc
   memory_context.cc
   memory_copy.cc
+  memory_copy_batch.cc
   memory_copy_entry.cc
   memory_host.cc
   memory_image.cc

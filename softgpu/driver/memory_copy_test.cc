@@ -294,5 +294,50 @@ TEST_F(Copy, PeerCopiesAreOrderedAmongBothContexts) {
   ASSERT_EQ(cuCtxSetCurrent(context_), CUDA_SUCCESS);
 }
 
+// A box of texels goes into an array, on into another one, and out to memory with room between its rows.
+TEST_F(Copy, BatchesMoveBoxesOfPointersAndArrays) {
+  const CUDA_ARRAY3D_DESCRIPTOR desc = {8, 4, 2, CU_AD_FORMAT_UNSIGNED_INT32, 1, 0};
+  CUarray one = nullptr, two = nullptr;
+  ASSERT_EQ(cuArray3DCreate(&one, &desc), CUDA_SUCCESS);
+  ASSERT_EQ(cuArray3DCreate(&two, &desc), CUDA_SUCCESS);
+  std::vector<uint32_t> in(4 * 3 * 2), out(6 * 4 * 2);
+  std::iota(in.begin(), in.end(), 1);
+  const auto pointer = [](void* address, size_t row, size_t height) {
+    CUmemcpy3DOperand operand{};
+    operand.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
+    operand.op.ptr.ptr = reinterpret_cast<CUdeviceptr>(address);
+    operand.op.ptr.rowLength = row;
+    operand.op.ptr.layerHeight = height;
+    return operand;
+  };
+  const auto array = [](CUarray handle, CUoffset3D offset) {
+    CUmemcpy3DOperand operand{};
+    operand.type = CU_MEMCPY_OPERAND_TYPE_ARRAY;
+    operand.op.array.array = handle;
+    operand.op.array.offset = offset;
+    return operand;
+  };
+  CUDA_MEMCPY3D_BATCH_OP op{};
+  op.extent = {4, 3, 2};
+  op.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+  const auto copy = [&](CUmemcpy3DOperand dst, CUmemcpy3DOperand src) {
+    op.src = src;
+    op.dst = dst;
+    return cuMemcpy3DBatchAsync(1, &op, 0, stream_);
+  };
+  EXPECT_EQ(copy(array(one, {1, 1, 0}), pointer(in.data(), 0, 0)), CUDA_SUCCESS);
+  EXPECT_EQ(copy(array(two, {4, 0, 0}), array(one, {1, 1, 0})), CUDA_SUCCESS);
+  EXPECT_EQ(copy(pointer(out.data(), 6, 4), array(two, {4, 0, 0})), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamSynchronize(stream_), CUDA_SUCCESS);
+  for (size_t i = 0; i < in.size(); ++i) EXPECT_EQ(out[i / 12 * 24 + i % 12 / 4 * 6 + i % 4], in[i]) << i;
+  EXPECT_EQ(copy(array(one, {5, 0, 0}), pointer(in.data(), 0, 0)), CUDA_ERROR_INVALID_VALUE) << "too wide";
+  EXPECT_EQ(copy(array(one, {0, 0, 0}), pointer(in.data(), 3, 0)), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuMemcpy3DBatchAsync(1, &op, 0, nullptr), CUDA_ERROR_INVALID_VALUE) << "the default stream";
+  op.extent.depth = 0;
+  EXPECT_EQ(cuMemcpy3DBatchAsync(1, &op, 0, stream_), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cuArrayDestroy(one), CUDA_SUCCESS);
+  EXPECT_EQ(cuArrayDestroy(two), CUDA_SUCCESS);
+}
+
 }  // namespace
 }  // namespace softgpu
