@@ -28,7 +28,7 @@ namespace softgpu::native {
   X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle_v2) X(cuIpcCloseMemHandle)                                        \
   X(cuStreamCreate) X(cuStreamCreateWithPriority) X(cuStreamDestroy_v2) X(cuStreamSynchronize)                \
   X(cuStreamQuery) X(cuStreamWaitEvent) X(cuStreamIsCapturing) X(cuStreamGetCtx) X(cuStreamGetPriority)       \
-  X(cuStreamGetId) X(cuLaunchHostFunc) X(cuThreadExchangeStreamCaptureMode)                                   \
+  X(cuStreamGetId) X(cuStreamGetCaptureInfo_v3) X(cuLaunchHostFunc) X(cuThreadExchangeStreamCaptureMode)      \
   X(cuEventCreate) X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize) X(cuEventDestroy_v2)                \
   X(cuLibraryLoadData) X(cuLibraryGetKernel) X(cuLaunchKernel)                                                \
   X(cuGetErrorName) X(cuGetErrorString)

@@ -5,11 +5,12 @@ usage: gen_library.py --cxx COMPILER --include DIR --header NAME... --exports LI
                       --status TYPE=VALUE [--forwards TABLE --forward-include HEADER] --out DIR SOURCE...
 
 LIST holds the exported names, each declared in one of the headers. Writes
-  stubs.cc            functions that neither a source nor the table defines: their name is said once on the log; they
-                      answer VALUE where they return TYPE, else nothing or zero
+  stubs_N.cc          one for each header, from 0 (headers may exclude each other): its functions that neither a source
+                      nor the table defines. They say their name once on the log and answer VALUE where they return
+                      TYPE, else nothing or zero
   forwards.cc         functions of the table (only with --forwards)
   library.map         the version script; all names get the version NODE
-  not_supported.list  the names of stubs.cc
+  not_supported.list  the names of all stubs
 A source defines a function when a line begins with its return type and name. A row of the table,
 "SDCZ axpy_v2 Axpy", makes cublasSaxpy_v2 call Axpy<float>(its parameters), and so on, and the _64 variants where they
 are exported; "- cublasGemmEx GemmEx" names one function and what it calls.
@@ -24,7 +25,7 @@ LETTERS = {"S": "float", "D": "double", "C": "cuComplex", "Z": "cuDoubleComplex"
 
 
 def preprocess(cxx, include, header):
-    command = [cxx, "-E", "-P", "-I" + include, "-include", header, "-xc", "/dev/null"]
+    command = [cxx, "-E", "-P", "-I" + include, "-include", header, "-xc++", "/dev/null"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return re.sub(r"__attribute__\s*\(\(.*?\)\)", " ", re.sub(r"\[\[.*?\]\]", " ", text))
 
@@ -34,7 +35,7 @@ def prototypes(text, names):
     found = {}
     pattern = r"(?:^|[;{}])\s*(?:extern\s+)?([A-Za-z_][\w\s*]*?[\s*])(\w+)\s*\(([^(){};]*)\)\s*(?=;)"
     for result, name, params in re.findall(pattern, text, flags=re.M):
-        if name not in names:
+        if name not in names or result.split()[0] == "return":
             continue
         parts = [" ".join(p.split()) for p in params.split(",")]
         split = [(p, re.search(r"(\w+)\s*(\[\w*\])?$", p)[1]) for p in parts if p and p != "void"]
@@ -45,7 +46,7 @@ def prototypes(text, names):
 def defined_by_hand(sources, names):
     found = set()
     for source in sources:
-        for name in re.findall(r"^(?:extern \"C\" )?[A-Za-z_][\w ]*[ *](\w+)\(", pathlib.Path(source).read_text(),
+        for name in re.findall(r"^(?:extern \"C\" )?[A-Za-z_][\w *]*[ *](\w+)\(", pathlib.Path(source).read_text(),
                                flags=re.M):
             if name in names and name in found:
                 sys.exit(f"{source}: {name} is defined twice")
@@ -78,11 +79,11 @@ def signature(name, protos):
     return f"{result} {name}({', '.join(p for p, _ in params) or 'void'})"
 
 
-def write_stubs(names, protos, headers, library, status):
+def write_stubs(names, protos, header, library, status):
     status_type, status_value = status.split("=")
-    lines = [f"#include <{h}>" for h in headers]
+    lines = [f"#include <{header}>"]
     lines += ['#include "softgpu/native/not_supported.h"', "", '#pragma GCC diagnostic ignored "-Wunused-parameter"',
-              '#pragma GCC diagnostic ignored "-Wreturn-type-c-linkage"', '#pragma GCC diagnostic ignored "-Wpragmas"', ""]
+              "#ifdef __clang__", '#pragma GCC diagnostic ignored "-Wreturn-type-c-linkage"', "#endif", ""]
     lines += [f"#undef {n}" for n in names] + ["", 'extern "C" {', ""]
     for name in names:
         result = protos[name][0]
@@ -111,10 +112,11 @@ def main():
     parser.add_argument("sources", nargs="*")
     args = parser.parse_args()
     names = pathlib.Path(args.exports).read_text().split()
-    protos = {}
+    protos, headers = {}, {}
     for header in args.header:
         for name, proto in prototypes(preprocess(args.cxx, args.include, header), set(names)).items():
             protos.setdefault(name, proto)
+            headers.setdefault(name, header)
     if set(names) - set(protos):
         sys.exit("in the export list and not in the headers: " + " ".join(sorted(set(names) - set(protos))))
     hand = defined_by_hand(args.sources, set(names))
@@ -124,7 +126,9 @@ def main():
     stubs = [n for n in names if n not in hand and n not in forwards]
     out = pathlib.Path(args.out)
     out.mkdir(parents=True, exist_ok=True)
-    (out / "stubs.cc").write_text(write_stubs(stubs, protos, args.header, args.library, args.status))
+    for i, header in enumerate(args.header):
+        mine = [n for n in stubs if headers[n] == header]
+        (out / f"stubs_{i}.cc").write_text(write_stubs(mine, protos, header, args.library, args.status))
     if args.forwards:
         (out / "forwards.cc").write_text(write_forwards(forwards, protos, args.forward_include))
     (out / "library.map").write_text((args.node or "") + " {\n  global:\n" + "".join(f"    {n};\n" for n in names) +

@@ -1,0 +1,185 @@
+#include "softgpu/blas/handle.h"
+
+#include <cublasLt.h>
+
+#include <new>
+
+#include "softgpu/blas/live_handles.h"
+#include "softgpu/native/driver.h"
+
+namespace softgpu::blas {
+
+namespace {
+
+// Never destroyed: handles may be used until the process is gone.
+LiveHandles<cublasHandle_t, Handle>& Handles() {
+  static auto* const handles = new LiveHandles<cublasHandle_t, Handle>;
+  return *handles;
+}
+
+CUresult AllocateHidden(Handle* handle) {
+  CUdeviceptr memory = 0;
+  CUresult result = native::Driver().cuCtxGetCurrent(&handle->context);
+  if (result == CUDA_SUCCESS)
+    result = native::Driver().cuMemAlloc_v2(&memory, kWorkspaceBytes + kResults * kResultBytes);
+  handle->hidden = memory;
+  handle->workspace = {memory, kWorkspaceBytes};
+  return result;
+}
+
+bool ValidMath(cublasMath_t mode) {
+  int base = mode & ~CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
+  return base == CUBLAS_DEFAULT_MATH || base == CUBLAS_TENSOR_OP_MATH || base == CUBLAS_PEDANTIC_MATH ||
+         base == CUBLAS_TF32_TENSOR_OP_MATH || base == CUBLAS_FP32_EMULATED_BF16X9_MATH ||
+         base == CUBLAS_FP64_EMULATED_FIXEDPOINT_MATH;
+}
+
+// The field of a live handle, for a getter.
+template <typename Field>
+cublasStatus_t Get(cublasHandle_t handle, Field Handle::*field, Field* out) {
+  std::shared_ptr<Handle> found = FindHandle(handle);
+  if (found == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
+  if (out == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  *out = (*found).*field;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+template <typename Field>
+cublasStatus_t Set(cublasHandle_t handle, Field Handle::*field, bool valid, Field value) {
+  std::shared_ptr<Handle> found = FindHandle(handle);
+  if (found == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
+  if (!valid) return CUBLAS_STATUS_INVALID_VALUE;
+  (*found).*field = value;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+}  // namespace
+
+std::shared_ptr<Handle> FindHandle(cublasHandle_t handle) { return Handles().Find(handle); }
+
+Call::Call(cublasHandle_t handle) : handle_(FindHandle(handle)) {
+  if (handle_ == nullptr) {
+    status_ = CUBLAS_STATUS_NOT_INITIALIZED;
+    return;
+  }
+  scope_.emplace(handle_->context);
+  status_ = StatusOf(scope_->result());
+}
+
+// Calls of several threads at once get places of their own.
+uint64_t Call::PlaceOfResult() const {
+  unsigned place = handle_->next_result.fetch_add(1, std::memory_order_relaxed) % kResults;
+  return handle_->hidden + kWorkspaceBytes + place * kResultBytes;
+}
+
+cublasStatus_t Call::Fetch(void* to, uint64_t from, size_t bytes) const {
+  CUresult result = native::Driver().cuMemcpyDtoHAsync_v2(to, from, bytes, handle_->stream);
+  if (result == CUDA_SUCCESS) result = native::Driver().cuStreamSynchronize(handle_->stream);
+  return StatusOf(result);
+}
+
+}  // namespace softgpu::blas
+
+using namespace softgpu::blas;
+using softgpu::native::Driver;
+
+extern "C" {
+
+// The value of a handle is that of a cuBLASLt handle, as which it may be used too.
+cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
+  if (handle == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  std::shared_ptr<Handle> state(new (std::nothrow) Handle);
+  if (state == nullptr) return CUBLAS_STATUS_ALLOC_FAILED;
+  cublasLtHandle_t light = nullptr;
+  cublasStatus_t status = cublasLtCreate(&light);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  CUresult result = AllocateHidden(state.get());
+  if (result != CUDA_SUCCESS) {
+    cublasLtDestroy(light);
+    return StatusOf(result);
+  }
+  *handle = reinterpret_cast<cublasHandle_t>(light);
+  Handles().Add(*handle, std::move(state));
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
+  std::shared_ptr<Handle> state = Handles().Remove(handle);
+  if (state == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
+  ContextScope scope(state->context);
+  // Waits for what still uses it. Fails only where the context, and the memory with it, is gone already.
+  if (scope.result() == CUDA_SUCCESS) Driver().cuMemFree_v2(state->hidden);
+  return cublasLtDestroy(reinterpret_cast<cublasLtHandle_t>(handle));
+}
+
+cublasStatus_t cublasGetVersion_v2(cublasHandle_t, int* version) {
+  if (version == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  *version = CUBLAS_VERSION;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasGetProperty(libraryPropertyType type, int* value) { return Property(type, value); }
+size_t cublasGetCudartVersion(void) { return CUDA_VERSION; }
+const char* cublasGetStatusName(cublasStatus_t status) { return StatusName(status); }
+const char* cublasGetStatusString(cublasStatus_t status) { return StatusText(status); }
+
+// A new stream brings the default workspace back.
+cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t streamId) {
+  std::shared_ptr<Handle> state = FindHandle(handle);
+  if (state == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
+  state->stream = streamId;
+  state->workspace = {state->hidden, kWorkspaceBytes};
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasGetStream_v2(cublasHandle_t handle, cudaStream_t* streamId) {
+  return Get(handle, &Handle::stream, streamId);
+}
+
+cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void* workspace, size_t workspaceSizeInBytes) {
+  constexpr uint64_t kAlignment = 256;
+  uint64_t address = AddressOf(workspace);
+  bool valid = address % kAlignment == 0 && (address != 0 || workspaceSizeInBytes == 0);
+  return Set(handle, &Handle::workspace, valid, Workspace{address, workspaceSizeInBytes});
+}
+
+cublasStatus_t cublasSetPointerMode_v2(cublasHandle_t handle, cublasPointerMode_t mode) {
+  bool valid = mode == CUBLAS_POINTER_MODE_HOST || mode == CUBLAS_POINTER_MODE_DEVICE;
+  return Set(handle, &Handle::pointer_mode, valid, mode);
+}
+cublasStatus_t cublasGetPointerMode_v2(cublasHandle_t handle, cublasPointerMode_t* mode) {
+  return Get(handle, &Handle::pointer_mode, mode);
+}
+
+cublasStatus_t cublasSetAtomicsMode(cublasHandle_t handle, cublasAtomicsMode_t mode) {
+  bool valid = mode == CUBLAS_ATOMICS_NOT_ALLOWED || mode == CUBLAS_ATOMICS_ALLOWED;
+  return Set(handle, &Handle::atomics, valid, mode);
+}
+cublasStatus_t cublasGetAtomicsMode(cublasHandle_t handle, cublasAtomicsMode_t* mode) {
+  return Get(handle, &Handle::atomics, mode);
+}
+
+cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode) {
+  return Set(handle, &Handle::math, ValidMath(mode), mode);
+}
+cublasStatus_t cublasGetMathMode(cublasHandle_t handle, cublasMath_t* mode) {
+  return Get(handle, &Handle::math, mode);
+}
+
+cublasStatus_t cublasSetSmCountTarget(cublasHandle_t handle, int smCountTarget) {
+  return Set(handle, &Handle::sm_count, smCountTarget >= 0, smCountTarget);
+}
+cublasStatus_t cublasGetSmCountTarget(cublasHandle_t handle, int* smCountTarget) {
+  return Get(handle, &Handle::sm_count, smCountTarget);
+}
+
+cublasStatus_t cublasSetEmulationStrategy(cublasHandle_t handle,
+                                          cublasEmulationStrategy_t emulationStrategy) {
+  bool valid = emulationStrategy >= CUBLAS_EMULATION_STRATEGY_DEFAULT &&
+               emulationStrategy <= CUBLAS_EMULATION_STRATEGY_EAGER;
+  return Set(handle, &Handle::emulation, valid, emulationStrategy);
+}
+cublasStatus_t cublasGetEmulationStrategy(cublasHandle_t handle,
+                                          cublasEmulationStrategy_t* emulationStrategy) {
+  return Get(handle, &Handle::emulation, emulationStrategy);
+}
+
+}  // extern "C"
