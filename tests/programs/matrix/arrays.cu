@@ -227,7 +227,7 @@ void StepMipmap(unsigned number) {
     Fill(array, 16 >> level, 16 >> level, number + level);
   }
 }
-MATRIX_CASE(mipmaps, "mipmap", "kMipmappedArray kArray kTexture", MakeMipmap, StepMipmap, [] {
+MATRIX_CASE(mipmaps, "mipmap", "kMipmappedArray kArrayLevel kTexture", MakeMipmap, StepMipmap, [] {
   CHECK(cudaDestroyTextureObject(texture));
   CHECK(cudaFreeMipmappedArray(mipmap));
   CHECK(cudaFree(out));
