@@ -335,8 +335,15 @@ Status Job::AttachMember(Member& member, const HeldMember& held) {
 
 Status Job::Attach() {
   for (size_t i = 0; i < members_.size(); ++i) {
-    Status status =
-        AttachMember(*members_[i], holdings_.members[i]).WithContext("process " + Named(members_[i]->pid()));
+    Status status = AttachMember(*members_[i], holdings_.members[i]);
+    // What the process's libraries hide on a device is not held: the snapshot may have taken its place.
+    if (status.code() == StatusCode::kResourceExhausted && op_.snapshot &&
+        !op_.snapshot->DeviceBytes().empty()) {
+      Status given_up = op_.snapshot->GiveUpDevice();
+      (void)given_up;  // told when the snapshot is written
+      status = AttachMember(*members_[i], holdings_.members[i]);
+    }
+    status = std::move(status).WithContext("process " + Named(members_[i]->pid()));
     if (status.ok()) continue;
     // An attach in progress is undone by asking for nothing more: the connection is made anew.
     pid_t pid = members_[i]->pid();

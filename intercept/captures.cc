@@ -1,15 +1,14 @@
 #include "intercept/captures.h"
 
-#include <atomic>
-
 #include "intercept/futex.h"
 
 namespace stasis {
-namespace {
 
+namespace internal {
 constinit std::atomic<uint32_t> g_captures{0};
+}  // namespace internal
 
-}  // namespace
+using internal::g_captures;
 
 void CaptureBegan() { g_captures.fetch_add(1, std::memory_order_relaxed); }
 
@@ -17,8 +16,6 @@ void CaptureEnded() {
   g_captures.fetch_sub(1, std::memory_order_release);
   FutexWakeAll(g_captures);
 }
-
-uint32_t CapturesInProgress() { return g_captures.load(std::memory_order_acquire); }
 
 bool WaitForCaptures(const Deadline& deadline) {
   for (;;) {

@@ -11,7 +11,9 @@ namespace {
 
 Status CublasStatus(cublasStatus_t status, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return {};
-  return Errorf(StatusCode::kDriver, "%s: error %d", call, static_cast<int>(status));
+  const bool no_room = status == CUBLAS_STATUS_ALLOC_FAILED;
+  return Errorf(no_room ? StatusCode::kResourceExhausted : StatusCode::kDriver, "%s: status %d", call,
+                static_cast<int>(status));
 }
 
 // A setting with a getter. What this library does not know stays what it is.

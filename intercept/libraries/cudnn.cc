@@ -11,7 +11,9 @@ namespace {
 
 Status CudnnStatus(cudnnStatus_t status, const char* call) {
   if (status == CUDNN_STATUS_SUCCESS) return {};
-  return Errorf(StatusCode::kDriver, "%s: error %d", call, static_cast<int>(status));
+  const bool no_room = status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
+  return Errorf(no_room ? StatusCode::kResourceExhausted : StatusCode::kDriver, "%s: status %d", call,
+                static_cast<int>(status));
 }
 
 class Handle final : public HandleObject {
@@ -124,6 +126,22 @@ cudnnStatus_t cudnnBackendGetAttribute(const LibraryCall& call, cudnnBackendDesc
   auto* handles = static_cast<cudnnHandle_t*>(arrayOfElements);
   for (int64_t i = 0; i < count && i < requestedElementCount; ++i) handles[i] = ToVisible(handles[i]);
   return status;
+}
+
+cudnnStatus_t cudnnBackendPopulateCudaGraph(const LibraryCall& call, cudnnHandle_t handle,
+                                            cudnnBackendDescriptor_t executionPlan,
+                                            cudnnBackendDescriptor_t variantPack, cudaGraph_t graph) {
+  Cudnn::Get().Keep(handle);
+  return call.Real<decltype(&::cudnnBackendPopulateCudaGraph)>()(ToReal(handle), executionPlan, variantPack,
+                                                                 graph);
+}
+
+cudnnStatus_t cudnnBackendUpdateCudaGraph(const LibraryCall& call, cudnnHandle_t handle,
+                                          cudnnBackendDescriptor_t executionPlan,
+                                          cudnnBackendDescriptor_t variantPack, cudaGraph_t graph) {
+  Cudnn::Get().Keep(handle);
+  return call.Real<decltype(&::cudnnBackendUpdateCudaGraph)>()(ToReal(handle), executionPlan, variantPack,
+                                                               graph);
 }
 
 cudnnStatus_t cudnnMakeFusedOpsPlan(const LibraryCall& call, cudnnHandle_t handle, cudnnFusedOpsPlan_t plan,

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "intercept/libraries/handles.h"
+#include "intercept/libraries/library_gate.h"
 #include "vmm/real_driver.h"
 
 namespace stasis::libraries {
@@ -143,6 +144,11 @@ void RegisterHandles(HandleLibrary* library) {
   std::lock_guard<std::mutex> lock(g_libraries_mutex);
   if (g_libraries == nullptr) g_libraries = new std::vector<HandleLibrary*>;
   g_libraries->push_back(library);
+}
+
+// Whichever stream is captured: to ask for the handle's own would take a call.
+void internal::KeepUsedInCapture(const void* handle) {
+  for (HandleLibrary* library : HandleLibraries()) library->Keep(handle);
 }
 
 void ContextGone(CUcontext visible) {

@@ -5,6 +5,7 @@
 
 #include <cuda.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -30,9 +31,9 @@ class HandleObject {
  private:
   friend class HandleLibrary;
   void* visible_ = nullptr;
-  CUcontext context_ = nullptr;  // visible; null: none was current
-  bool there_ = true;            // the library has the object
-  bool kept_ = false;            // is never destroyed by us
+  CUcontext context_ = nullptr;    // visible; null: none was current
+  bool there_ = true;              // the library has the object
+  std::atomic<bool> kept_{false};  // is never destroyed by us
   uint64_t sequence_ = 0;
 };
 using HandleObjectPtr = std::shared_ptr<HandleObject>;
@@ -46,8 +47,9 @@ class HandleLibrary : public Library {
   // The object of a visible handle; null when there is none. Its own fields are for the hooks to guard with
   // mutex(): the library says of most handles that one thread at a time may use them, and not of all.
   HandleObjectPtr Find(const void* visible);
-  // Something of the library's that we cannot see into may point to the object. Its device memory is carried
-  // like the program's own from now on.
+  // Something that we cannot see into may point to the object, or to its device memory: a plan of the
+  // library's, or a graph into which a call was captured. That memory is carried like the program's own from
+  // now on. Does nothing for a handle that is not there.
   void Keep(const void* visible);
   std::mutex& mutex() { return mutex_; }
   // Calls `destroy` with the real handle; its result is true when the object is gone.

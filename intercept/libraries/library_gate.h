@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/task_protocol.h"
+#include "intercept/captures.h"
 #include "intercept/gate.h"
 #include "intercept/libraries/handles.h"
 #include "library_functions.h"
@@ -28,6 +29,8 @@ using stasis::internal::t_gate;
 extern std::atomic<uint32_t> g_library_word;
 
 void EnterLibrarySlowly(LibraryFn function, const void* handle, const void* caller);
+// See HandleLibrary::Keep().
+void KeepUsedInCapture(const void* handle);
 void LeaveLibrarySlowly();
 
 inline bool LibraryGateUnchanged() {
@@ -49,6 +52,7 @@ class LibraryScope {
     std::atomic_signal_fence(std::memory_order_seq_cst);
     if (!internal::LibraryGateUnchanged())
       internal::EnterLibrarySlowly(function, handle, __builtin_return_address(0));
+    if (__builtin_expect(CapturesInProgress() != 0, 0)) internal::KeepUsedInCapture(handle);
   }
   __attribute__((always_inline)) ~LibraryScope() {
     if (__builtin_expect(nested_, 0)) return;
