@@ -46,12 +46,4 @@ CUresult cuPointerSetAttribute(const Call&, const void* value, CUpointer_attribu
   return vmm::PointerSetAttribute(value, attribute, ptr);
 }
 
-// Legacy handles do not exist for mapped memory.
-CUresult cuIpcGetMemHandle(const Call& call, CUipcMemHandle* pHandle, CUdeviceptr dptr) {
-  if (vmm::IsPlainMemory(dptr)) return CUDA_ERROR_NOT_SUPPORTED;
-  const CUresult result = call.Real<decltype(&::cuIpcGetMemHandle)>()(pHandle, dptr);
-  if (result == CUDA_SUCCESS) TaintOnce(call.fn, true);
-  return result;
-}
-
 }  // namespace stasis::hooks

@@ -3,6 +3,7 @@
 #define INTERCEPT_MEMORY_ENVIRONMENT_H_
 
 #include "intercept/captures.h"
+#include "intercept/share_server.h"
 #include "intercept/wrapper_support.h"
 #include "intercept_hooks.h"
 #include "vmm/environment.h"
@@ -16,6 +17,8 @@ inline void JoinMemory() {
       .real_context = [](CUcontext visible) { return replay::ToReal(visible); },
       .visible_context = [](CUcontext real) { return replay::ToVisible(real); },
       .captures_in_progress = &CapturesInProgress,
+      .pause_sharing = &PauseSharing,
+      .resume_sharing = &ResumeSharing,
   };
   vmm::SetEnvironment(&kEnvironment);
 }

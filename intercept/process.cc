@@ -20,6 +20,7 @@
 #include "intercept/libraries/library_gate.h"
 #include "intercept/memory_notes.h"
 #include "intercept/own_descriptors.h"
+#include "intercept/share_server.h"
 #include "intercept/taint.h"
 #include "intercept/visible_devices.h"
 #include "replay/graph_records.h"
@@ -46,6 +47,7 @@ void ResetInChild() {
   new (&g_hide_mutex) std::mutex;
   CloseOwnFdsAfterFork();
   ResetMemoryNotesAfterFork();
+  ResetSharingAfterFork();
   ResetTaintsAfterFork();
   ResetGateAfterFork(driver_used);
   libraries::ResetLibraryGateAfterFork();

@@ -149,6 +149,13 @@ std::map<uint64_t, Extent>::iterator Arena::ExtentAt(uint64_t address) {
   return std::prev(next);
 }
 
+std::vector<Extent*> Arena::ExtentsOf(uint64_t address, uint64_t bytes) {
+  std::vector<Extent*> out;
+  for (auto it = ExtentAt(address); it != extents_.end() && it->first < address + bytes; ++it)
+    out.push_back(&it->second);
+  return out;
+}
+
 void Arena::Vacate(std::map<uint64_t, Extent>::iterator where, std::vector<Extent>* discarded) {
   const Extent& extent = where->second;
   free_.RemoveAny({extent.address, extent.address + extent.size});

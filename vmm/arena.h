@@ -70,6 +70,9 @@ class Arena {
   // Whether the address is one that allocations of this arena may get.
   bool Covers(uint64_t address) const;
 
+  // What lies behind an allocation, in the order of addresses.
+  std::vector<Extent*> ExtentsOf(uint64_t address, uint64_t bytes);
+
   // Physical bytes, and those of whole pages that nobody uses.
   uint64_t mapped_bytes() const { return mapped_bytes_; }
   uint64_t FreePageBytes() const;

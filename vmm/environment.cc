@@ -31,6 +31,14 @@ bool CapturesInProgress() {
   return Get().captures_in_progress != nullptr && Get().captures_in_progress() != 0;
 }
 
+void PauseSharing() {
+  if (Get().pause_sharing != nullptr) Get().pause_sharing();
+}
+
+void ResumeSharing() {
+  if (Get().resume_sharing != nullptr) Get().resume_sharing();
+}
+
 CUresult CurrentCaller(Caller* caller) {
   CUcontext context = nullptr;
   CUresult result = Driver().cuCtxGetCurrent(&context);

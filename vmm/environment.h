@@ -13,6 +13,9 @@ struct Environment {
   CUcontext (*real_context)(CUcontext visible) = nullptr;
   CUcontext (*visible_context)(CUcontext real) = nullptr;
   uint32_t (*captures_in_progress)() = nullptr;
+  // Before memory is released, and when all of it has come back: other processes ask for it in between.
+  void (*pause_sharing)() = nullptr;
+  void (*resume_sharing)() = nullptr;
 };
 // `environment` lives for ever, or until another is set; null for none. To be set before the first call of
 // the program that memory answers.
@@ -21,6 +24,8 @@ void SetEnvironment(const Environment* environment);
 CUcontext RealContext(CUcontext visible);
 CUcontext VisibleContext(CUcontext real);
 bool CapturesInProgress();
+void PauseSharing();
+void ResumeSharing();
 
 // The current context of the calling thread.
 struct Caller {

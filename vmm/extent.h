@@ -30,6 +30,7 @@ struct Extent {
   bool created = false;  // `handle` is good
   bool mapped = false;
   bool shared = false;  // parts of it may belong to different allocations
+  uint64_t share = 0;   // TaskExtent::share
 };
 
 uint64_t NextExtentId();

@@ -9,6 +9,7 @@
 #include "vmm/events.h"
 #include "vmm/held_memory.h"
 #include "vmm/host_memory.h"
+#include "vmm/opened_memory.h"
 #include "vmm/pools.h"
 #include "vmm/real_driver.h"
 
@@ -230,6 +231,35 @@ bool Memory::Covers(CUdeviceptr address) const {
          Pools::Get().CoversLocked(address);
 }
 
+std::optional<uint64_t> Memory::ShareKeyOf(CUdeviceptr address) {
+  auto lock = Lock();
+  auto next = blocks_.upper_bound(address);
+  if (next == blocks_.begin()) return std::nullopt;
+  Block& block = std::prev(next)->second;
+  if (address >= block.end() || block.kind != BlockKind::kPlain) return std::nullopt;
+  if (block.share_key == 0) block.share_key = NewShareKey();
+  return block.share_key;
+}
+
+Result<SharedMemory> Memory::Give(uint64_t share_key) {
+  auto lock = Lock();
+  auto found = std::find_if(blocks_.begin(), blocks_.end(),
+                            [share_key](const auto& entry) { return entry.second.share_key == share_key; });
+  if (found == blocks_.end()) return Status(StatusCode::kNotFound, "the allocation has been freed");
+  const Block& block = found->second;
+  SharedMemory memory;
+  memory.size = block.size;
+  const std::vector<Extent*> extents = block.arena->ExtentsOf(block.base, block.size);
+  memory.offset = block.base - extents.front()->address;
+  for (Extent* extent : extents) {
+    if (extent->share == 0) extent->share = NewShareKey();
+    memory.pieces.push_back({extent->share, extent->size});
+    ASSIGN_OR_RETURN(Fd fd, ExportHandle(extent->handle));
+    memory.fds.push_back(std::move(fd));
+  }
+  return memory;
+}
+
 uint64_t Memory::FreeBytes(int device) const {
   auto lock = Lock();
   uint64_t bytes = 0;
@@ -265,6 +295,7 @@ void Memory::Reclaim(int device) {
 void Memory::ContextGone(CUcontext context) {
   Pools::Get().ContextGone(context);
   Events::Get().ContextGone(context);
+  OpenedMemory::Get().ContextGone(context);
   HostMemory::Get().ContextGone(context);
   std::vector<Discarded> discarded;
   std::vector<Block> blocks;  // their arenas must not die under the lock

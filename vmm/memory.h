@@ -23,10 +23,12 @@
 
 #include "vmm/arena.h"
 #include "vmm/environment.h"
+#include "vmm/shared_memory.h"
 
 namespace stasis::vmm {
 
-enum class BlockKind : uint8_t { kPlain, kPool };
+// kOpened: of another process, see OpenedMemory.
+enum class BlockKind : uint8_t { kPlain, kPool, kOpened };
 
 // A live allocation of the program.
 struct Block {
@@ -38,6 +40,7 @@ struct Block {
   uint64_t buffer_id = 0;       // CU_POINTER_ATTRIBUTE_BUFFER_ID
   CUmemoryPool pool = nullptr;  // visible; null for plain memory
   bool sync_memops = false;
+  uint64_t share_key = 0;  // by which other processes open it; 0: none can
   std::shared_ptr<Arena> arena;
   uint64_t end() const { return base + size; }
 };
@@ -65,6 +68,11 @@ class Memory {
   bool Covers(CUdeviceptr address) const;
   // Bytes that a plain allocator would call free on `device` although they are ours.
   uint64_t FreeBytes(int device) const;
+
+  // cuIpcGetMemHandle: the key of the plain allocation that contains `address`; nothing when there is none.
+  std::optional<uint64_t> ShareKeyOf(CUdeviceptr address);
+  // kNotFound: no allocation has this key.
+  Result<SharedMemory> Give(uint64_t share_key);
 
   // The context (visible handle) has gone, and its memory with it. After the driver has said so.
   void ContextGone(CUcontext context);

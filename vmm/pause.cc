@@ -90,7 +90,7 @@ std::vector<TaskExtent> Extents() {
   std::vector<TaskExtent> out;
   for (const std::shared_ptr<Arena>& arena : AllArenas())
     for (const auto& [address, extent] : arena->extents())
-      out.push_back({extent.id, arena->device(), address, extent.size, 0, 0});
+      out.push_back({extent.id, arena->device(), address, extent.size, 0, extent.share});
   for (const TaskExtent& extent : VirtualMemory::Get().Extents()) out.push_back(extent);
   std::sort(out.begin(), out.end(), [](const TaskExtent& a, const TaskExtent& b) { return a.id < b.id; });
   return out;
@@ -120,6 +120,7 @@ Result<Fd> ExportExtent(const TaskExtent& extent) {
 }
 
 Status Release(TaskStrategy strategy) {
+  PauseSharing();
   Status first;
   const bool rebuilt = strategy == TaskStrategy::kReconstruct;
   if (rebuilt) {
@@ -161,10 +162,13 @@ Status Reattach(TaskStrategy strategy) {
     }
   }
   RETURN_IF_ERROR(VirtualMemory::Get().Reattach());
-  if (strategy == TaskStrategy::kDriverCheckpoint) return {};
-  RETURN_IF_ERROR(EnablePeersAgain());
-  RETURN_IF_ERROR(Pools::Get().RebuildObjects());
-  return HostMemory::Get().Reattach();
+  if (strategy == TaskStrategy::kReconstruct) {
+    RETURN_IF_ERROR(EnablePeersAgain());
+    RETURN_IF_ERROR(Pools::Get().RebuildObjects());
+    RETURN_IF_ERROR(HostMemory::Get().Reattach());
+  }
+  ResumeSharing();
+  return {};
 }
 
 void FillStatus(TaskStatus* status) {

@@ -9,6 +9,7 @@
 #include "vmm/held_memory.h"
 #include "vmm/host_memory.h"
 #include "vmm/memory.h"
+#include "vmm/opened_memory.h"
 #include "vmm/pools.h"
 #include "vmm/real_driver.h"
 #include "vmm/virtual_memory.h"
@@ -31,10 +32,11 @@ Facts Gather(CUdeviceptr pointer) {
   Facts facts;
   facts.asked = pointer;
   facts.block = Memory::Get().Find(pointer);
+  if (!facts.block) facts.block = OpenedMemory::Get().Find(pointer);
   if (facts.block) return facts;
   facts.host = HostMemory::Get().Find(pointer);
   if (facts.host) return facts;
-  if (Memory::Get().Covers(pointer))
+  if (Memory::Get().Covers(pointer) || OpenedMemory::Get().Covers(pointer))
     facts.asked = kUnknownAddress;
   else
     facts.mapped = VirtualMemory::Get().Find(pointer);

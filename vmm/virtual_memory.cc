@@ -5,6 +5,7 @@
 #include "vmm/device_map.h"
 #include "vmm/extent.h"
 #include "vmm/memory.h"
+#include "vmm/opened_memory.h"
 #include "vmm/real_driver.h"
 
 namespace stasis::vmm {
@@ -42,6 +43,11 @@ CUmemAllocationProp PropertiesOf(CUmemGenericAllocationHandle real, const CUmemA
   return prop;
 }
 
+// Ranges of ours, which the program has not reserved.
+bool IsForbidden(CUdeviceptr address) {
+  return Memory::Get().Covers(address) || OpenedMemory::Get().Covers(address);
+}
+
 }  // namespace
 
 bool OnHost(const CUmemLocation& location) {
@@ -65,7 +71,7 @@ CUresult VirtualMemory::Reserve(CUdeviceptr* address, size_t size, size_t alignm
 }
 
 CUresult VirtualMemory::Unreserve(CUdeviceptr address, size_t size) {
-  if (vmm::Memory::Get().Covers(address)) return CUDA_ERROR_INVALID_VALUE;
+  if (IsForbidden(address)) return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock(mutex_);
   const CUresult result = Driver().cuMemAddressFree(address, size);
   if (result == CUDA_SUCCESS) reservations_.erase(address);
@@ -98,13 +104,14 @@ CUresult VirtualMemory::Create(CUmemGenericAllocationHandle* handle, size_t size
                                const CUmemAllocationProp* prop, unsigned long long flags, bool* carried) {
   *carried = true;
   if (handle == nullptr || prop == nullptr) return Driver().cuMemCreate(handle, size, prop, flags);
+  ReleaseLeftovers();
   auto memory = std::make_shared<PhysicalMemory>();
   const auto create = [&] { return CreateReal(*prop, size, flags, &memory->real, &memory->carried); };
   CUresult result = create();
   if (result == CUDA_ERROR_OUT_OF_MEMORY && OnDevice(*prop)) {
-    vmm::Memory::Get().Reclaim(prop->location.id);
+    Memory::Get().Reclaim(prop->location.id);
     result = create();
-    if (result == CUDA_ERROR_OUT_OF_MEMORY) result = vmm::Memory::WithHeldMemory(prop->location.id, create);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) result = Memory::WithHeldMemory(prop->location.id, create);
   }
   if (result != CUDA_SUCCESS) return result;
   *carried = memory->carried != CarriedBy::kDriver;
@@ -112,7 +119,7 @@ CUresult VirtualMemory::Create(CUmemGenericAllocationHandle* handle, size_t size
   memory->size = size;
   memory->references = 1;
   memory->prop = PropertiesOf(memory->real, *prop);
-  memory->block_id = vmm::Memory::Get().NextBufferId();
+  memory->block_id = Memory::Get().NextBufferId();
   const std::lock_guard lock(mutex_);
   PublishLocked(memory);
   *handle = memory->visible;
@@ -126,7 +133,7 @@ VirtualMemory::MemoryPtr VirtualMemory::FindHandleLocked(CUmemGenericAllocationH
 
 // Takes memory that the program can no longer reach out of the table, for the caller to release.
 VirtualMemory::MemoryPtr VirtualMemory::DropIfUnusedLocked(const MemoryPtr& memory) {
-  if (memory->references != 0 || memory->mappings != 0) return nullptr;
+  if (memory->references != 0 || memory->mappings != 0 || memory->tickets != 0) return nullptr;
   memories_.erase(memory->visible);
   return memory;
 }
@@ -156,7 +163,7 @@ CUresult VirtualMemory::GetProperties(CUmemAllocationProp* prop, CUmemGenericAll
 
 CUresult VirtualMemory::Retain(CUmemGenericAllocationHandle* handle, void* address) {
   const CUdeviceptr at = reinterpret_cast<CUdeviceptr>(address);
-  if (vmm::Memory::Get().Find(at) || vmm::Memory::Get().Covers(at)) return CUDA_ERROR_INVALID_VALUE;
+  if (IsForbidden(at)) return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock(mutex_);
   const auto range = FindRangeLocked(at);
   if (handle == nullptr || range == ranges_.end())
@@ -172,6 +179,85 @@ CUmemGenericAllocationHandle VirtualMemory::ToReal(CUmemGenericAllocationHandle 
   return memory == nullptr ? visible : memory->real;
 }
 
+// --- Sharing.
+
+bool VirtualMemory::Export(CUmemGenericAllocationHandle handle, uint64_t* share, CUresult* result) {
+  const std::lock_guard lock(mutex_);
+  const MemoryPtr memory = FindHandleLocked(handle);
+  if (memory == nullptr || memory->carried != CarriedBy::kGhost) return false;
+  const bool allowed = (memory->prop.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0;
+  *result = allowed && memory->references != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (*result != CUDA_SUCCESS) return true;
+  if (memory->share == 0) memory->share = NewShareKey();
+  ++memory->tickets;
+  *share = memory->share;
+  return true;
+}
+
+void VirtualMemory::TicketGone(uint64_t share) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [handle, memory] : memories_) {
+    if (memory->share != share || memory->tickets == 0) continue;
+    --memory->tickets;
+    leftovers_.store(true, std::memory_order_relaxed);
+    return;
+  }
+}
+
+void VirtualMemory::ReleaseLeftovers() {
+  if (!leftovers_.exchange(false, std::memory_order_relaxed)) return;
+  std::vector<MemoryPtr> unused;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto it = memories_.begin(); it != memories_.end();) {
+      const MemoryPtr memory = (it++)->second;
+      if (DropIfUnusedLocked(memory) != nullptr) unused.push_back(memory);
+    }
+  }
+  for (const MemoryPtr& memory : unused) Driver().cuMemRelease(memory->real);
+}
+
+Result<SharedMemory> VirtualMemory::Give(uint64_t share) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [handle, memory] : memories_) {
+    if (memory->share != share) continue;
+    SharedMemory given;
+    given.size = memory->size;
+    given.handle_types = static_cast<uint32_t>(memory->prop.requestedHandleTypes);
+    given.pieces.push_back({share, memory->size});
+    ASSIGN_OR_RETURN(Fd fd, ExportHandle(memory->real));
+    given.fds.push_back(std::move(fd));
+    return given;
+  }
+  return Status(StatusCode::kNotFound, "the memory is gone");
+}
+
+CUresult VirtualMemory::Import(CUmemGenericAllocationHandle* handle, const Fd& fd, const SharedPiece& piece,
+                               uint32_t handle_types) {
+  auto memory = std::make_shared<PhysicalMemory>();
+  void* const os_handle = reinterpret_cast<void*>(static_cast<intptr_t>(fd.get()));
+  CUresult result = Driver().cuMemImportFromShareableHandle(&memory->real, os_handle,
+                                                            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  if (result != CUDA_SUCCESS) return result;
+  result = Driver().cuMemGetAllocationPropertiesFromHandle(&memory->prop, memory->real);
+  memory->prop.location.id = ToVirtualDevice(memory->prop.location.id);
+  if (result == CUDA_SUCCESS && memory->prop.location.id < 0) result = CUDA_ERROR_INVALID_DEVICE;
+  if (result != CUDA_SUCCESS) {
+    Driver().cuMemRelease(memory->real);
+    return result;
+  }
+  memory->prop.requestedHandleTypes = static_cast<CUmemAllocationHandleType>(handle_types);
+  memory->id = NextExtentId();
+  memory->size = piece.size;
+  memory->share = piece.share;
+  memory->references = 1;
+  memory->block_id = Memory::Get().NextBufferId();
+  const std::lock_guard lock(mutex_);
+  PublishLocked(memory);
+  *handle = memory->visible;
+  return CUDA_SUCCESS;
+}
+
 // --- Mappings.
 
 VirtualMemory::Ranges::const_iterator VirtualMemory::FindRangeLocked(uint64_t address) const {
@@ -183,8 +269,8 @@ VirtualMemory::Ranges::const_iterator VirtualMemory::FindRangeLocked(uint64_t ad
 
 CUresult VirtualMemory::Map(CUdeviceptr address, size_t size, size_t offset,
                             CUmemGenericAllocationHandle handle, unsigned long long flags) {
-  if (vmm::Memory::Get().Covers(address)) return CUDA_ERROR_INVALID_VALUE;
-  const uint64_t buffer_id = vmm::Memory::Get().NextBufferId();
+  if (IsForbidden(address)) return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t buffer_id = Memory::Get().NextBufferId();
   const std::lock_guard lock(mutex_);
   const MemoryPtr memory = FindHandleLocked(handle);
   if (memory == nullptr) return Driver().cuMemMap(address, size, offset, handle, flags);
@@ -204,7 +290,7 @@ CUresult VirtualMemory::Map(CUdeviceptr address, size_t size, size_t offset,
 
 // The records are taken out first: once the driver has unmapped, somebody else may map there.
 CUresult VirtualMemory::Unmap(CUdeviceptr address, size_t size) {
-  if (vmm::Memory::Get().Covers(address)) return CUDA_ERROR_INVALID_VALUE;
+  if (IsForbidden(address)) return CUDA_ERROR_INVALID_VALUE;
   Ranges taken;
   {
     const std::lock_guard lock(mutex_);
@@ -231,7 +317,7 @@ CUresult VirtualMemory::Unmap(CUdeviceptr address, size_t size) {
 CUresult VirtualMemory::SetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc* descriptors,
                                   size_t count, bool* exact) {
   *exact = true;
-  if (vmm::Memory::Get().Covers(address)) return CUDA_ERROR_INVALID_VALUE;
+  if (IsForbidden(address)) return CUDA_ERROR_INVALID_VALUE;
   if (descriptors == nullptr) return Driver().cuMemSetAccess(address, size, descriptors, count);
   std::vector<CUmemAccessDesc> physical(descriptors, descriptors + count);
   for (CUmemAccessDesc& one : physical) one.location = ToPhysical(one.location);
@@ -251,7 +337,7 @@ CUresult VirtualMemory::SetAccess(CUdeviceptr address, size_t size, const CUmemA
 CUresult VirtualMemory::GetAccess(unsigned long long* flags, const CUmemLocation* location,
                                   CUdeviceptr address) {
   if (location == nullptr) return Driver().cuMemGetAccess(flags, location, address);
-  const bool ours = vmm::Memory::Get().Covers(address);
+  const bool ours = IsForbidden(address);
   const CUmemLocation physical = ToPhysical(*location);
   return Driver().cuMemGetAccess(flags, &physical, ours ? kUnknownAddress : address);
 }

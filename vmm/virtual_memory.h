@@ -15,6 +15,7 @@
 
 #include <cuda.h>
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -28,6 +29,7 @@
 #include "base/status.h"
 #include "base/task_protocol.h"
 #include "vmm/reservation.h"
+#include "vmm/shared_memory.h"
 
 namespace stasis::vmm {
 
@@ -44,6 +46,7 @@ struct PhysicalMemory {
   bool created = true;         // `real` is good
   uint64_t references = 0;     // of the program
   uint64_t mappings = 0;       // of the program
+  uint64_t tickets = 0;        // exports of it that somebody still holds
   uint64_t size = 0;           // 0: not known (kDriver)
   CUmemAllocationProp prop{};  // what the program is told: virtual ordinals
   CarriedBy carried = CarriedBy::kGhost;
@@ -75,6 +78,19 @@ class VirtualMemory {
   CUresult GetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr address);
   CUresult GetProperties(CUmemAllocationProp* prop, CUmemGenericAllocationHandle handle);
   CUresult Retain(CUmemGenericAllocationHandle* handle, void* address);
+
+  // cuMemExportToShareableHandle of a descriptor: `share` is the key by which others get the memory, as long
+  // as TicketGone() has not been called as often as this has succeeded. False when the handle is none that
+  // can be given; else `result` is the answer.
+  bool Export(CUmemGenericAllocationHandle handle, uint64_t* share, CUresult* result);
+  // Any thread. The memory is given back in a later call of the program, if nobody has it any more.
+  void TicketGone(uint64_t share);
+  void ReleaseLeftovers();
+  // kNotFound: no memory has this key.
+  Result<SharedMemory> Give(uint64_t share) const;
+  // Memory that was given by this or another process; `fd` stays the caller's.
+  CUresult Import(CUmemGenericAllocationHandle* handle, const Fd& fd, const SharedPiece& piece,
+                  uint32_t handle_types);
 
   // What the driver calls it now; unknown ones are passed on.
   CUmemGenericAllocationHandle ToReal(CUmemGenericAllocationHandle visible) const;
@@ -134,6 +150,7 @@ class VirtualMemory {
   std::map<CUmemGenericAllocationHandle, MemoryPtr> memories_;  // by visible handle: all that exist
   Ranges ranges_;
   uint64_t next_synthetic_ = 1;
+  std::atomic<bool> leftovers_{false};  // some memory may be nobody's any more
 };
 
 // Whether the location is memory of the host.

@@ -74,6 +74,7 @@ VirtualMemory::MemoryPtr VirtualMemory::FindId(uint64_t id) const {
 
 // Memory that is mapped as a whole is named by where that is, the rest by addresses that nothing has.
 void VirtualMemory::PlaceExtents() {
+  ReleaseLeftovers();
   const std::lock_guard lock(mutex_);
   for (const auto& [handle, memory] : memories_) memory->extent_address = 0;
   for (const auto& [address, range] : ranges_)

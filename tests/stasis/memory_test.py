@@ -35,8 +35,14 @@ class Memory(unittest.TestCase):
         self.assertEqual([line for line in job.output().splitlines() if line != "ready"], expected.splitlines())
 
     def test_expandable_segments(self):
-        expected = self.undisturbed("tests/programs/expandable", ROUNDS, SEED)
-        job = self.start("tests/programs/expandable", ROUNDS, SEED, self.go)
+        self.through_every_verb("tests/programs/expandable", ROUNDS, SEED)
+
+    def test_memory_that_processes_share(self):
+        self.through_every_verb("tests/programs/share", 6)
+
+    def through_every_verb(self, *program):
+        expected = self.undisturbed(*program)
+        job = self.start(*program, self.go)
         before = self.site.node.devices()[0]["memory_used"]
         for residency in ("device", "host", "disk"):
             job.verb("pause", "--residency", residency)
