@@ -153,13 +153,7 @@ cudnnStatus_t cudnnGetTensorNdDescriptor(const cudnnTensorDescriptor_t tensorDes
 
 cudnnStatus_t cudnnGetTensorSizeInBytes(const cudnnTensorDescriptor_t tensorDesc, size_t* size) {
   DNN_REQUIRE(tensorDesc != nullptr && size != nullptr);
-  // Of the outermost dimension with its stride, not up to the last element alone.
-  const Shape& shape = tensorDesc->shape;
-  size_t elements = shape.rank > 0 ? shape.Span() : 0;
-  for (int i = 0; i < shape.rank; ++i) {
-    elements = std::max(elements, static_cast<size_t>(shape.dim[i]) * static_cast<size_t>(shape.stride[i]));
-  }
-  *size = elements * SizeOf(shape.type);
+  *size = tensorDesc->shape.Bytes();
   return CUDNN_STATUS_SUCCESS;
 }
 

@@ -1,0 +1,37 @@
+// What the main program asks of a training run, wherever it computes.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "../common/idx.h"
+#include "config.h"
+#include "model.h"
+
+namespace cnn {
+
+class Trainer {
+ public:
+  virtual ~Trainer() = default;
+
+  // A new order in which the training images are drawn from now on.
+  virtual void SetOrder(const std::vector<int>& order) = 0;
+
+  // One step on the images order[first .. first + batch).
+  virtual void Step(int first) = 0;
+
+  // Mean loss over the batch of the latest step, before its update.
+  virtual float Loss() = 0;
+
+  // How many of the first `images` test images get the right class.
+  virtual int CountCorrect(int images) = 0;
+
+  virtual Model Weights() = 0;
+};
+
+std::unique_ptr<Trainer> MakeDeviceTrainer(const Config& config, const Model& initial,
+                                           const sample::ImageSet& train, const sample::ImageSet& test);
+std::unique_ptr<Trainer> MakeReferenceTrainer(const Config& config, const Model& initial,
+                                              const sample::ImageSet& train, const sample::ImageSet& test);
+
+}  // namespace cnn
