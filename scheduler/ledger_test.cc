@@ -1,0 +1,120 @@
+#include "scheduler/ledger.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+namespace stasis::scheduler {
+namespace {
+
+// The definitions, summed millisecond by millisecond.
+struct Naive {
+  struct Job {
+    JobSpec spec;
+    bool live = false;
+    int held = 0;
+    double deserved = 0, utilized = 0;
+  };
+  std::vector<double> quotas;
+  std::vector<Job> jobs;
+  std::vector<std::vector<Ledger::Totals>> history;  // by time, by tenant: cumulative
+
+  void Step() {
+    std::vector<Ledger::Totals> totals =
+        history.empty() ? std::vector<Ledger::Totals>(quotas.size()) : history.back();
+    for (size_t tenant = 0; tenant < quotas.size(); ++tenant) {
+      double demand = 0, weights = 0;
+      for (const Job& job : jobs) {
+        if (!job.live || job.spec.tenant != tenant) continue;
+        demand += job.spec.gpus;
+        weights += job.spec.weight;
+        totals[tenant].utilized += job.held;
+      }
+      totals[tenant].deserved += std::min(demand, quotas[tenant]);
+      for (Job& job : jobs) {
+        if (!job.live || job.spec.tenant != tenant) continue;
+        job.deserved += std::min<double>(job.spec.gpus, quotas[tenant] * job.spec.weight / weights);
+        job.utilized += job.held;
+      }
+    }
+    history.push_back(totals);
+  }
+};
+
+TEST(LedgerTest, AgreesWithTheDefinitionSummedNaively) {
+  for (unsigned seed = 1; seed <= 20; ++seed) {
+    std::mt19937 random(seed);
+    const std::vector<TenantSpec> tenants = {{"a", 1}, {"b", 2.5}, {"c", 0.5}};
+    const Time window = 60;
+    Ledger ledger(16, tenants, window);
+    Naive naive;
+    for (TenantId i = 0; i < 3; ++i) naive.quotas.push_back(ledger.quota(i));
+    std::vector<Ledger::Account> accounts;
+    for (Time now = 0; now < 400; ++now) {
+      if (random() % 8 == 0) {
+        JobSpec spec;
+        spec.tenant = random() % 3;
+        spec.gpus = 1 + static_cast<int>(random() % 8);
+        spec.weight = 1 + random() % 2;
+        naive.jobs.push_back({spec, true, 0, 0, 0});
+        accounts.push_back(ledger.Arrive(now, spec));
+      }
+      if (!accounts.empty() && random() % 4 == 0) {
+        const size_t i = random() % accounts.size();
+        Naive::Job& job = naive.jobs[i];
+        if (job.live && random() % 5 == 0) {
+          ledger.Leave(now, job.spec, &accounts[i]);
+          EXPECT_NEAR(ledger.JobDeserved(accounts[i], now), job.deserved, 1e-6);
+          job.live = false;
+        } else if (job.live) {
+          job.held = random() % 2 == 0 ? job.spec.gpus : 0;
+          ledger.Hold(now, &accounts[i], job.held);
+        }
+      }
+      naive.Step();
+      const Time then = now + 1;
+      for (TenantId tenant = 0; tenant < 3; ++tenant) {
+        const Ledger::Totals all = naive.history.back()[tenant];
+        EXPECT_NEAR(ledger.Utilized(tenant, then), all.utilized, 1e-6);
+        EXPECT_NEAR(ledger.Deserved(tenant, then), all.deserved, 1e-6);
+        const Ledger::Totals before =
+            then > window ? naive.history[static_cast<size_t>(then - window - 1)][tenant] : Ledger::Totals{};
+        EXPECT_NEAR(ledger.Window(tenant, then).utilized, all.utilized - before.utilized, 1e-6);
+        EXPECT_NEAR(ledger.Window(tenant, then).deserved, all.deserved - before.deserved, 1e-6);
+      }
+      for (size_t i = 0; i < accounts.size(); ++i) {
+        if (!naive.jobs[i].live) continue;
+        EXPECT_NEAR(ledger.JobDeserved(accounts[i], then), naive.jobs[i].deserved, 1e-6);
+        EXPECT_NEAR(ledger.JobUtilized(accounts[i], then), naive.jobs[i].utilized, 1e-6);
+      }
+      if (HasFailure()) FAIL() << "seed " << seed << ", time " << now;
+    }
+  }
+}
+
+TEST(LedgerTest, FairnessIsOneWhereNothingWasDeserved) {
+  Ledger ledger(8, {{"a", 1}}, 1000);
+  EXPECT_EQ(ledger.AllTime(0, 500).fairness(), 1);
+  EXPECT_EQ(ledger.Window(0, 500).fairness(), 1);
+}
+
+TEST(LedgerTest, OldHistoryIsForgotten) {
+  Ledger ledger(8, {{"a", 1}}, 100);
+  JobSpec spec;
+  spec.gpus = 2;
+  Ledger::Account account = ledger.Arrive(0, spec);
+  for (Time now = 1; now < 100000; ++now) ledger.Hold(now, &account, now % 2 == 0 ? 2 : 0);
+  EXPECT_NEAR(ledger.Window(0, 100000).utilized, 100, 4);
+  EXPECT_NEAR(ledger.Window(0, 100000).deserved, 200, 1e-6);
+}
+
+TEST(LedgerTest, JainIndex) {
+  EXPECT_DOUBLE_EQ(JainIndex({}), 1);
+  EXPECT_DOUBLE_EQ(JainIndex({2, 2, 2}), 1);
+  EXPECT_DOUBLE_EQ(JainIndex({1, 0, 0, 0}), 0.25);
+}
+
+}  // namespace
+}  // namespace stasis::scheduler

@@ -1,0 +1,309 @@
+// What every policy must keep to, on small clusters with random jobs; and what each is for.
+#include "scheduler/policy.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace stasis::scheduler {
+namespace {
+
+constexpr Time kLease = 900 * kSecond;
+
+Settings SmallCluster() {
+  Settings settings;
+  settings.shape = {4, 4, 2};
+  settings.tenants = {{"a", 1}, {"b", 1}, {"c", 2}};
+  settings.lease = kLease;
+  return settings;
+}
+
+struct Observed {
+  Time at;
+  Action action;
+  bool lease_cut;
+  bool operator==(const Observed& other) const {
+    return at == other.at && action.kind == other.action.kind && action.job == other.action.job;
+  }
+};
+
+// Drives one policy over random jobs to the end, and looks at every action.
+class Drive {
+ public:
+  Drive(std::string_view name, unsigned seed, int classes = 1)
+      : policy_(std::move(*MakePolicy(name))), state_(SmallCluster()), random_(seed), classes_(classes) {}
+
+  std::vector<Observed> Run(size_t jobs) {
+    while (finished_ < jobs) {
+      const Time next = Next(jobs);
+      if (next == kNever) {
+        ADD_FAILURE() << policy_->name() << " leaves jobs waiting for ever";
+        return seen_;
+      }
+      state_.AdvanceTo(next);
+      FinishDue();
+      if (submitted_ < jobs && next >= next_submit_) Submit();
+      Decide();
+      CheckBooks();
+      if (::testing::Test::HasFailure()) return seen_;
+    }
+    return seen_;
+  }
+  const State& state() const { return state_; }
+
+ private:
+  Time Next(size_t jobs) const {
+    Time next = submitted_ < jobs ? next_submit_ : kNever;
+    for (const JobId id : state_.running()) next = std::min(next, EndOf(id));
+    return std::min(next, wake_);
+  }
+  Time EndOf(JobId id) const {
+    const Job& job = state_.job(id);
+    return job.progress_at + job.spec.duration - job.progress;
+  }
+
+  void FinishDue() {
+    const std::vector<JobId> running = state_.running();
+    for (const JobId id : running) {
+      if (EndOf(id) > state_.now()) continue;
+      state_.Finish(id);
+      ++finished_;
+    }
+  }
+
+  void Submit() {
+    JobSpec spec;
+    spec.name = std::to_string(submitted_);
+    spec.tenant = random_() % 3;
+    spec.gpus = 1 << random_() % 5;  // up to the whole cluster
+    spec.duration = (1 + static_cast<Time>(random_() % 4000)) * kSecond;
+    spec.submit = state_.now();
+    spec.priority = static_cast<int>(random_() % static_cast<unsigned>(classes_));
+    ASSERT_TRUE(state_.Submit(spec).ok());
+    ++submitted_;
+    next_submit_ = state_.now() + static_cast<Time>(random_() % 900) * kSecond;
+  }
+
+  void Decide() {
+    const Decision decision = policy_->Decide(state_, last_);
+    for (const Action& action : decision.actions) {
+      const Job& job = state_.job(action.job);
+      const bool cut = action.kind == ActionKind::kPause && !state_.LeaseEndedSince(job, last_);
+      seen_.push_back({state_.now(), action, cut});
+      if (action.kind != ActionKind::kPause) {
+        EXPECT_EQ(CountDevices(action.to), job.spec.gpus) << "a gang is split";
+      }
+      state_.Apply(action, 0);  // checks that every device was free and every phase fits
+    }
+    EXPECT_GT(decision.wake, state_.now());
+    wake_ = decision.wake;
+    last_ = state_.now();
+  }
+
+  void CheckBooks() {
+    std::map<NodeId, DeviceMask> held;
+    std::vector<int> by_tenant(3);
+    for (const JobId id : state_.running()) {
+      by_tenant[state_.job(id).spec.tenant] += state_.job(id).gpus;
+      for (const NodeShare& share : state_.job(id).placement) {
+        EXPECT_EQ(held[share.node] & share.devices, 0u) << "a device twice";
+        held[share.node] |= share.devices;
+      }
+    }
+    for (NodeId node = 0; node < 4; ++node) EXPECT_EQ(held[node] ^ state_.devices().free_on(node), 15u);
+    for (TenantId tenant = 0; tenant < 3; ++tenant)
+      EXPECT_EQ(state_.ledger().held(tenant), by_tenant[tenant]);
+  }
+
+  const std::unique_ptr<Policy> policy_;
+  State state_;
+  std::mt19937 random_;
+  const int classes_;
+  size_t submitted_ = 0, finished_ = 0;
+  Time next_submit_ = 0, wake_ = kNever, last_ = -1;
+  std::vector<Observed> seen_;
+};
+
+class EveryPolicyTest : public ::testing::TestWithParam<std::string_view> {};
+
+TEST_P(EveryPolicyTest, KeepsTheBooksAndFinishesEveryJob) {
+  for (unsigned seed = 1; seed <= 30; ++seed) {
+    Drive drive(GetParam(), seed);
+    drive.Run(120);
+    ASSERT_FALSE(HasFailure()) << "seed " << seed;
+  }
+}
+
+TEST_P(EveryPolicyTest, DecidesTheSameTwice) {
+  EXPECT_EQ(Drive(GetParam(), 5, 2).Run(150), Drive(GetParam(), 5, 2).Run(150));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EveryPolicyTest, ::testing::ValuesIn(PolicyNames()),
+                         [](const auto& info) { return std::string(info.param); });
+
+// ---- Leases
+
+TEST(LeaseTest, OnlyLentDevicesAreTakenBackWithinALease) {
+  for (unsigned seed = 1; seed <= 30; ++seed) {
+    for (const Observed& observed : Drive("las", seed).Run(120)) ASSERT_FALSE(observed.lease_cut);
+    for (const Observed& observed : Drive("themis", seed).Run(120)) ASSERT_FALSE(observed.lease_cut);
+    for (const Observed& observed : Drive("gandiva", seed).Run(120)) ASSERT_FALSE(observed.lease_cut);
+  }
+}
+
+class TwoTenants : public ::testing::Test {
+ protected:
+  TwoTenants() : state_(MakeSettings()), policy_(std::move(*MakePolicy("astraea"))) {}
+  static Settings MakeSettings() {
+    Settings settings;
+    settings.shape = {2, 4, 2};
+    settings.tenants = {{"a", 1}, {"b", 1}};
+    settings.lease = kLease;
+    return settings;
+  }
+  JobId Submit(TenantId tenant, int gpus, int priority = 0) {
+    JobSpec spec;
+    spec.tenant = tenant;
+    spec.gpus = gpus;
+    spec.duration = 100000 * kSecond;
+    spec.submit = state_.now();
+    spec.priority = priority;
+    return *state_.Submit(spec);
+  }
+  // Decides and carries it out.
+  Decision Decide() {
+    Decision decision = policy_->Decide(state_, last_);
+    for (const Action& action : decision.actions) state_.Apply(action, 0);
+    last_ = state_.now();
+    return decision;
+  }
+  void At(double seconds) { state_.AdvanceTo(static_cast<Time>(seconds * kSecond)); }
+  bool Runs(JobId id) const { return state_.job(id).phase == JobPhase::kRunning; }
+
+  State state_;
+  const std::unique_ptr<Policy> policy_;
+  Time last_ = -1;
+};
+
+TEST_F(TwoTenants, IdleDevicesAreLentAndComeBackToTheirOwnerAtOnce) {
+  const JobId first = Submit(0, 4), lent = Submit(0, 4);
+  Decide();
+  EXPECT_TRUE(Runs(first) && Runs(lent));
+  At(10);
+  const JobId owners = Submit(1, 4);
+  Decide();
+  EXPECT_TRUE(Runs(owners));
+  EXPECT_NE(Runs(first), Runs(lent)) << "a tenant keeps its quota, and no more";
+}
+
+TEST_F(TwoTenants, WhatATenantHoldsWithinItsQuotaIsItsOwnForALease) {
+  const JobId running = Submit(0, 4), other = Submit(1, 4);
+  Decide();
+  At(10);
+  const JobId late = Submit(0, 4);
+  Decision decision = Decide();
+  EXPECT_TRUE(Runs(running) && Runs(other) && !Runs(late));
+  EXPECT_EQ(decision.wake, kLease);
+  At(900);
+  Decide();
+  EXPECT_TRUE(Runs(late) && Runs(other) && !Runs(running))
+      << "whose lease has ended and who has had more yields";
+}
+
+TEST_F(TwoTenants, AStarvingGangGathersDevices) {
+  std::vector<JobId> small;
+  for (int i = 0; i < 8; ++i) small.push_back(Submit(static_cast<TenantId>(i % 2), 1));
+  Decide();
+  At(1);
+  const JobId gang = Submit(0, 8);
+  for (double now = 1; now < 40 * 900 && !Runs(gang); now += 900) {
+    At(now);
+    Submit(1, 1);
+    Decide();
+  }
+  EXPECT_TRUE(Runs(gang));
+  EXPECT_LE(state_.job(gang).first_start, state_.settings().starvation + 2 * kLease + kSecond);
+}
+
+TEST_F(TwoTenants, ALeaseThatEndsUnwantedGoesOnWithoutAGap) {
+  const JobId running = Submit(0, 4), other = Submit(1, 4);
+  Decide();
+  At(2000);  // two leases have ended, and nobody wanted the devices
+  const JobId late = Submit(0, 4);
+  EXPECT_EQ(Decide().wake, 3 * kLease);
+  EXPECT_TRUE(Runs(running) && Runs(other) && !Runs(late));
+}
+
+TEST(FifoTest, AJobThatDoesNotFitBlocksThoseBehindIt) {
+  Settings settings;
+  settings.shape = {1, 8, 1};
+  settings.tenants = {{"a", 1}, {"b", 1}};
+  State state(settings);
+  auto submit = [&state](TenantId tenant, int gpus) {
+    JobSpec spec;
+    spec.tenant = tenant;
+    spec.gpus = gpus;
+    spec.duration = kSecond;
+    return *state.Submit(spec);
+  };
+  const JobId first = submit(0, 3), big = submit(0, 2), behind = submit(0, 1), other = submit(1, 4);
+  const Decision decision = (*MakePolicy("fifo"))->Decide(state, -1);
+  std::set<JobId> started;
+  for (const Action& action : decision.actions) started.insert(action.job);
+  EXPECT_EQ(started, (std::set<JobId>{first, other}));
+  EXPECT_EQ(state.job(big).phase, JobPhase::kPending);
+  EXPECT_EQ(state.job(behind).phase, JobPhase::kPending);
+}
+
+TEST(GandivaTest, AScatteredGangIsBroughtTogetherWhenThereIsRoom) {
+  Settings settings;
+  settings.shape = {2, 4, 2};
+  settings.tenants = {{"a", 1}};
+  State state(settings);
+  auto submit = [&state](int gpus) {
+    JobSpec spec;
+    spec.gpus = gpus;
+    spec.duration = 1000 * kSecond;
+    return *state.Submit(spec);
+  };
+  const JobId gang = submit(2), leaves = submit(2);
+  state.Apply({ActionKind::kStart, gang, {{0, 1}, {1, 1}}}, 0);
+  state.Apply({ActionKind::kStart, leaves, {{0, 2}, {1, 2}}}, 0);
+  state.AdvanceTo(5 * kSecond);
+  state.Finish(leaves);
+  const Decision decision = (*MakePolicy("gandiva"))->Decide(state, 0);
+  ASSERT_EQ(decision.actions.size(), 1u);
+  EXPECT_EQ(decision.actions[0].kind, ActionKind::kMigrate);
+  EXPECT_EQ(decision.actions[0].to.size(), 1u);
+}
+
+TEST(PolicyNameTest, AnUnknownPolicyIsRefusedWithTheKnown) {
+  const Result<std::unique_ptr<Policy>> policy = MakePolicy("lottery");
+  EXPECT_EQ(policy.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(policy.status().message().find("astraea"), std::string_view::npos);
+}
+
+TEST(StateTest, JobsThatCannotBeAreRefused) {
+  State state(SmallCluster());
+  JobSpec spec;
+  spec.duration = kSecond;
+  spec.gpus = 17;
+  EXPECT_EQ(state.Submit(spec).status().code(), StatusCode::kInvalidArgument);
+  spec.gpus = 0;
+  EXPECT_EQ(state.Submit(spec).status().code(), StatusCode::kInvalidArgument);
+  spec.gpus = 1;
+  spec.tenant = 3;
+  EXPECT_EQ(state.Submit(spec).status().code(), StatusCode::kInvalidArgument);
+  spec.tenant = 0;
+  spec.duration = -1;
+  EXPECT_EQ(state.Submit(spec).status().code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace stasis::scheduler

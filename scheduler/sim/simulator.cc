@@ -1,0 +1,346 @@
+#include "scheduler/sim/simulator.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <queue>
+#include <random>
+#include <utility>
+
+namespace stasis::scheduler {
+
+namespace {
+
+Status Check(const SimOptions& options) {
+  const ClusterShape& shape = options.shape;
+  if (shape.nodes < 1 || shape.nodes > 1 << 20 || shape.devices_per_node < 1 ||
+      shape.devices_per_node > static_cast<int>(kMaxDevicesPerNode) || shape.nodes_per_switch < 1)
+    return Status(StatusCode::kInvalidArgument, "a cluster of 1 to 1048576 nodes with 1 to 64 devices each");
+  if (options.lease <= 0 || options.least_lease <= 0 || options.tick < 0 || options.sample <= 0 ||
+      options.fairness_window <= 0)
+    return Status(StatusCode::kInvalidArgument, "times must be positive");
+  if (!(options.lease_budget >= 0 && options.lease_budget < 1))
+    return Status(StatusCode::kInvalidArgument, "the budget of a lease is a part of 1");
+  return {};
+}
+
+Settings SettingsOf(const Trace& trace, const SimOptions& options) {
+  Settings settings;
+  settings.shape = options.shape;
+  settings.tenants = trace.tenants;
+  settings.lease = options.lease;
+  return settings;
+}
+
+bool Overlap(const Placement& a, const Placement& b) {
+  for (const NodeShare& share : a) {
+    for (const NodeShare& other : b) {
+      if (share.node == other.node && (share.devices & other.devices) != 0) return true;
+    }
+  }
+  return false;
+}
+
+class Simulator {
+ public:
+  Simulator(const Trace& trace, const SimOptions& options, std::unique_ptr<Policy> policy)
+      : trace_(trace),
+        options_(options),
+        policy_(std::move(policy)),
+        state_(SettingsOf(trace, options)),
+        sliding_(options.shape.total(), trace.tenants, options.fairness_window),
+        random_(options.failures.seed) {}
+
+  Result<SimResult> Run() {
+    const auto start = std::chrono::steady_clock::now();
+    result_.tenants = trace_.tenants;
+    result_.last_submit = trace_.jobs.back().submit;
+    ScheduleFailures();
+    while (finished_ < trace_.jobs.size()) {
+      const Time next = NextEvent();
+      if (next == kNever)
+        return Errorf(StatusCode::kInternal, "policy %s leaves %zu jobs waiting for ever",
+                      std::string(policy_->name()).c_str(), trace_.jobs.size() - finished_);
+      SampleUpTo(next);
+      Account(next);
+      state_.AdvanceTo(next);
+      RETURN_IF_ERROR(HandleEvents());
+      Decide();
+    }
+    result_.end = state_.now();
+    result_.jobs = state_.jobs();
+    for (TenantId i = 0; i < trace_.tenants.size(); ++i)
+      result_.all_time.push_back(state_.ledger().AllTime(i, state_.now()));
+    const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
+    result_.wall_seconds = wall.count();
+    return std::move(result_);
+  }
+
+ private:
+  struct Completion {
+    Time at = 0;
+    JobId job = 0;
+    uint32_t run = 0;  // of the job; one that has been stopped since does not count
+    bool operator<(const Completion& other) const { return at != other.at ? at > other.at : job > other.job; }
+  };
+  struct NodeEvent {
+    Time at = 0;
+    NodeId node = 0;
+    bool fails = false;
+    bool operator<(const NodeEvent& other) const {
+      return at != other.at ? at > other.at : node > other.node;
+    }
+  };
+  // What the simulation knows of a job beside the state.
+  struct Extra {
+    uint32_t run = 0;
+    Time run_began = 0;
+    Time kept = 0;  // progress when it was last saved
+    Ledger::Account sliding;
+  };
+
+  Time OnTick(Time time) const {
+    return options_.tick == 0 ? time : (time + options_.tick - 1) / options_.tick * options_.tick;
+  }
+
+  Time NextEvent() {
+    Time next = wake_ == kNever ? kNever : OnTick(wake_);
+    if (submitted_ < trace_.jobs.size()) next = std::min(next, OnTick(trace_.jobs[submitted_].submit));
+    DropStale();
+    if (!completions_.empty()) next = std::min(next, OnTick(completions_.top().at));
+    if (!node_events_.empty()) next = std::min(next, OnTick(node_events_.top().at));
+    return next;
+  }
+
+  void DropStale() {
+    while (!completions_.empty() && completions_.top().run != extra_[completions_.top().job].run)
+      completions_.pop();
+  }
+
+  void Account(Time next) {
+    const Time until = std::min(next, result_.last_submit);
+    const int busy = options_.shape.total() - state_.devices().free() - unusable_;
+    if (until > state_.now()) result_.busy += busy * static_cast<double>(until - state_.now());
+  }
+
+  void SampleUpTo(Time next) {
+    for (; next_sample_ < next && next_sample_ <= result_.last_submit; next_sample_ += options_.sample) {
+      Sample sample;
+      sample.at = next_sample_;
+      sample.busy = options_.shape.total() - state_.devices().free() - unusable_;
+      sample.waiting = static_cast<int>(state_.waiting_count());
+      for (TenantId i = 0; i < trace_.tenants.size(); ++i) {
+        const Ledger::Totals window = sliding_.Window(i, next_sample_);
+        // Of less than one device for one lease a ratio says nothing.
+        const bool enough = window.deserved >= static_cast<double>(options_.lease);
+        sample.fairness.push_back(enough ? window.fairness() : std::numeric_limits<double>::quiet_NaN());
+      }
+      result_.samples.push_back(std::move(sample));
+    }
+  }
+
+  Status HandleEvents() {
+    const Time now = state_.now();
+    for (DropStale(); !completions_.empty() && completions_.top().at <= now; DropStale()) {
+      const Completion done = completions_.top();
+      completions_.pop();
+      Finish(done.job);
+    }
+    while (!node_events_.empty() && node_events_.top().at <= now) {
+      const NodeEvent event = node_events_.top();
+      node_events_.pop();
+      ChangeNode(event);
+    }
+    for (; submitted_ < trace_.jobs.size() && trace_.jobs[submitted_].submit <= now; ++submitted_)
+      RETURN_IF_ERROR(Submit(trace_.jobs[submitted_]));
+    return {};
+  }
+
+  Status Submit(JobSpec spec) {
+    ++result_.events;
+    if (spec.gpus > options_.shape.total()) {
+      ++result_.dropped;
+      ++finished_;
+      return {};
+    }
+    spec.active_bytes_per_gpu = options_.active_bytes_per_gpu;
+    if (options_.lease_budget > 0)
+      spec.lease =
+          LeaseFor(options_.costs, spec.active_bytes_per_gpu, options_.lease_budget, options_.least_lease);
+    ASSIGN_OR_RETURN(const JobId id, state_.Submit(spec));
+    extra_.resize(id + 1);
+    extra_[id].sliding = sliding_.Arrive(state_.now(), spec);
+    return {};
+  }
+
+  void Finish(JobId id) {
+    ++result_.events;
+    EndSpan(id);
+    state_.Finish(id);
+    sliding_.Leave(state_.now(), state_.job(id).spec, &extra_[id].sliding);
+    ++extra_[id].run;
+    ++finished_;
+  }
+
+  // ---- Decisions
+
+  void Decide() {
+    ++result_.decisions;
+    const Decision decision = policy_->Decide(state_, last_);
+    const Time before = last_;
+    last_ = state_.now();
+    paused_.clear();
+    for (const Action& action : decision.actions) Carry(action, before);
+    wake_ = decision.wake;
+  }
+
+  void Carry(const Action& action, Time before) {
+    ++result_.events;
+    const Job& job = state_.job(action.job);
+    if (action.kind == ActionKind::kPause) return Pause(action, before);
+    if (job.phase == JobPhase::kRunning) EndSpan(action.job);
+    const Time stall = StallOf(action);
+    state_.Apply(action, stall);
+    Began(action.job, stall);
+  }
+
+  void Pause(const Action& action, Time before) {
+    const Job& job = state_.job(action.job);
+    Extra& extra = extra_[action.job];
+    EndSpan(action.job);
+    paused_.emplace_back(job.placement, options_.costs.pause.Of(job.spec.active_bytes_per_gpu));
+    const bool cut = !state_.LeaseEndedSince(job, before);
+    result_.lease_cuts += cut ? 1 : 0;
+    const int gpus = job.gpus;
+    const Time done = cut && options_.lose_running_lease ? DoneInLease(job, extra) : 0;
+    const Time kept = state_.ProgressOf(job) - done;
+    result_.lost += gpus * static_cast<double>(done);
+    state_.Apply(action, 0);
+    if (done > 0) state_.SetProgress(action.job, kept);
+    extra.kept = kept;
+    ++extra.run;
+    sliding_.Hold(state_.now(), &extra.sliding, 0);
+  }
+
+  Time DoneInLease(const Job& job, const Extra& extra) const {
+    const Time lease = job.spec.lease != 0 ? job.spec.lease : options_.lease;
+    const Time began = std::max({state_.NextLeaseEnd(job) - lease, job.progress_at, extra.run_began});
+    return std::max<Time>(0, state_.now() - began);
+  }
+
+  // What the job waits for on its devices: whoever is still leaving them, and its own coming.
+  Time StallOf(const Action& action) const {
+    const Job& job = state_.job(action.job);
+    const int64_t bytes = job.spec.active_bytes_per_gpu;
+    Time leaving = 0;
+    for (const auto& [placement, pause] : paused_) {
+      if (pause > leaving && Overlap(placement, action.to)) leaving = pause;
+    }
+    switch (action.kind) {
+      case ActionKind::kResume:
+        return leaving + (evicted(action.job) ? options_.costs.restart : options_.costs.resume).Of(bytes);
+      case ActionKind::kMigrate:
+      case ActionKind::kShrink:
+      case ActionKind::kGrow:
+        return leaving + options_.costs.migrate.Of(bytes);
+      case ActionKind::kCheckpoint:
+        return options_.costs.checkpoint.Of(bytes);
+      case ActionKind::kStart:
+      case ActionKind::kPause:
+        return leaving;
+    }
+    return 0;
+  }
+  bool evicted(JobId id) const { return state_.job(id).evicted; }
+
+  void Began(JobId id, Time stall) {
+    const Job& job = state_.job(id);
+    Extra& extra = extra_[id];
+    ++extra.run;
+    extra.run_began = state_.now();
+    result_.overhead += job.gpus * static_cast<double>(stall);
+    sliding_.Hold(state_.now(), &extra.sliding, job.gpus);
+    completions_.push({job.progress_at + job.spec.duration - job.progress, id, extra.run});
+  }
+
+  void EndSpan(JobId id) {
+    const Job& job = state_.job(id);
+    result_.spans.push_back({id, extra_[id].run_began, state_.now(), job.placement});
+  }
+
+  // ---- Failures
+
+  Time Exponential() {
+    std::exponential_distribution<double> time(1.0 /
+                                               static_cast<double>(options_.failures.mean_time_between));
+    return static_cast<Time>(time(random_)) + 1;
+  }
+
+  void ScheduleFailures() {
+    if (options_.failures.mean_time_between == 0) return;
+    for (NodeId node = 0; node < static_cast<NodeId>(options_.shape.nodes); ++node)
+      node_events_.push({Exponential(), node, true});
+  }
+
+  void ChangeNode(const NodeEvent& event) {
+    ++result_.events;
+    if (!event.fails) {
+      state_.SetNodeUsable(event.node, true);
+      unusable_ -= options_.shape.devices_per_node;
+      node_events_.push({state_.now() + Exponential(), event.node, true});
+      return;
+    }
+    ++result_.node_failures;
+    const std::vector<JobId> running = state_.running();
+    for (const JobId id : running) {
+      const Placement& placement = state_.job(id).placement;
+      const bool hit = std::any_of(placement.begin(), placement.end(),
+                                   [&](const NodeShare& share) { return share.node == event.node; });
+      if (hit) Lose(id);
+    }
+    state_.SetNodeUsable(event.node, false);
+    unusable_ += options_.shape.devices_per_node;
+    node_events_.push({state_.now() + options_.failures.repair, event.node, false});
+  }
+
+  // Back to the last image that the interval has left, or that a pause has.
+  void Lose(JobId id) {
+    const Job& job = state_.job(id);
+    Extra& extra = extra_[id];
+    const Time progress = state_.ProgressOf(job);
+    const Time since = (progress - extra.kept) % options_.failures.checkpoint_interval;
+    result_.lost += job.gpus * static_cast<double>(since);
+    extra.kept = progress - since;
+    EndSpan(id);
+    state_.Evict(id, extra.kept);
+    ++extra.run;
+    sliding_.Hold(state_.now(), &extra.sliding, 0);
+  }
+
+  const Trace& trace_;
+  const SimOptions& options_;
+  const std::unique_ptr<Policy> policy_;
+  State state_;
+  Ledger sliding_;  // the same accounts over the window of the report
+  std::mt19937_64 random_;
+  SimResult result_;
+  std::priority_queue<Completion> completions_;
+  std::priority_queue<NodeEvent> node_events_;
+  std::vector<Extra> extra_;
+  std::vector<std::pair<Placement, Time>> paused_;  // by the decision that is being carried out
+  size_t submitted_ = 0, finished_ = 0;
+  Time wake_ = kNever, last_ = -1, next_sample_ = 0;
+  int unusable_ = 0;
+};
+
+}  // namespace
+
+Result<SimResult> Simulate(const Trace& trace, const SimOptions& options) {
+  RETURN_IF_ERROR(Check(options));
+  if (trace.jobs.empty()) return Status(StatusCode::kInvalidArgument, "the trace has no job");
+  ASSIGN_OR_RETURN(std::unique_ptr<Policy> policy, MakePolicy(options.policy));
+  return Simulator(trace, options, std::move(policy)).Run();
+}
+
+}  // namespace stasis::scheduler

@@ -1,0 +1,156 @@
+#include "scheduler/state.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace stasis::scheduler {
+
+namespace {
+
+// The last element takes the place of the one that goes.
+void RemoveAt(std::vector<JobId>& list, size_t at, std::vector<size_t>& index) {
+  list[at] = list.back();
+  index[list[at]] = at;
+  list.pop_back();
+}
+
+}  // namespace
+
+State::State(Settings settings)
+    : settings_(std::move(settings)),
+      devices_(settings_.shape),
+      ledger_(settings_.shape.total(), settings_.tenants, settings_.lease * settings_.window_leases),
+      waiting_(settings_.tenants.size()) {}
+
+void State::AdvanceTo(Time now) {
+  STASIS_CHECK(now >= now_);
+  now_ = now;
+}
+
+Result<JobId> State::Submit(const JobSpec& spec) {
+  if (spec.tenant >= settings_.tenants.size())
+    return Errorf(StatusCode::kInvalidArgument, "job %s: no tenant %u", spec.name.c_str(), spec.tenant);
+  if (spec.gpus < 1 || spec.gpus > settings_.shape.total())
+    return Errorf(StatusCode::kInvalidArgument, "job %s: %d devices, the cluster has %d", spec.name.c_str(),
+                  spec.gpus, settings_.shape.total());
+  if (spec.duration <= 0)
+    return Errorf(StatusCode::kInvalidArgument, "job %s: a duration of %lld ms", spec.name.c_str(),
+                  static_cast<long long>(spec.duration));
+  const JobId id = static_cast<JobId>(jobs_.size());
+  Job job;
+  job.spec = spec;
+  job.account = ledger_.Arrive(now_, spec);
+  jobs_.push_back(std::move(job));
+  index_.push_back(0);
+  Wait(jobs_.back(), JobPhase::kPending);
+  return id;
+}
+
+void State::Wait(Job& job, JobPhase phase) {
+  const JobId id = static_cast<JobId>(&job - jobs_.data());
+  std::vector<JobId>& list = waiting_[job.spec.tenant];
+  job.phase = phase;
+  job.waiting_since = now_;
+  index_[id] = list.size();
+  list.push_back(id);
+  if (waiting_count_++ == 0) waited_since_ = now_;
+}
+
+Time State::LeaseEnd(const Job& job) const {
+  const Time end = now_ + LeaseOf(job);
+  if (settings_.lease_grid == 0) return end;
+  return (end + settings_.lease_grid - 1) / settings_.lease_grid * settings_.lease_grid;
+}
+
+void State::Place(Job& job, const Placement& placement, Time stall) {
+  devices_.Take(placement);
+  job.placement = placement;
+  job.gpus = CountDevices(placement);
+  job.progress_at = now_ + stall;
+  ledger_.Hold(now_, &job.account, job.gpus);
+}
+
+void State::Unplace(Job& job) {
+  job.progress = ProgressOf(job);
+  devices_.Release(job.placement);
+  job.placement.clear();
+  job.gpus = 0;
+  ledger_.Hold(now_, &job.account, 0);
+}
+
+void State::Apply(const Action& action, Time stall) {
+  Job& job = jobs_[action.job];
+  switch (action.kind) {
+    case ActionKind::kStart:
+    case ActionKind::kResume: {
+      STASIS_CHECK(job.phase == (action.kind == ActionKind::kStart ? JobPhase::kPending : JobPhase::kPaused));
+      RemoveAt(waiting_[job.spec.tenant], index_[action.job], index_);
+      --waiting_count_;
+      index_[action.job] = running_.size();
+      running_.push_back(action.job);
+      job.phase = JobPhase::kRunning;
+      job.evicted = false;
+      job.first_start = std::min(job.first_start, now_);
+      job.lease_end = LeaseEnd(job);
+      return Place(job, action.to, stall);
+    }
+    case ActionKind::kPause:
+      STASIS_CHECK(job.phase == JobPhase::kRunning);
+      ++job.pauses;
+      RemoveAt(running_, index_[action.job], index_);
+      Unplace(job);
+      return Wait(job, JobPhase::kPaused);
+    case ActionKind::kMigrate:
+    case ActionKind::kShrink:
+    case ActionKind::kGrow:
+      STASIS_CHECK(job.phase == JobPhase::kRunning);
+      if (action.kind == ActionKind::kMigrate) ++job.migrations;
+      Unplace(job);
+      return Place(job, action.to, stall);
+    case ActionKind::kCheckpoint:
+      STASIS_CHECK(job.phase == JobPhase::kRunning);
+      job.progress = ProgressOf(job);
+      job.progress_at = std::max(job.progress_at, now_) + stall;
+      return;
+  }
+}
+
+void State::Finish(JobId id) {
+  Job& job = jobs_[id];
+  STASIS_CHECK(job.phase == JobPhase::kRunning);
+  RemoveAt(running_, index_[id], index_);
+  Unplace(job);
+  job.fairness = ledger_.JobFairness(job.account, now_);
+  ledger_.Leave(now_, job.spec, &job.account);
+  job.phase = JobPhase::kDone;
+  job.finished = now_;
+}
+
+void State::Evict(JobId id, Time kept_progress) {
+  Job& job = jobs_[id];
+  STASIS_CHECK(job.phase == JobPhase::kRunning);
+  RemoveAt(running_, index_[id], index_);
+  Unplace(job);
+  job.progress = kept_progress;
+  job.evicted = true;
+  Wait(job, JobPhase::kPaused);
+}
+
+bool State::LeaseEndedSince(const Job& job, Time since) const {
+  since = std::max(since, waited_since_ - 1);
+  if (now_ < job.lease_end) return false;
+  if (since < job.lease_end) return true;
+  return (now_ - job.lease_end) / LeaseOf(job) != (since - job.lease_end) / LeaseOf(job);
+}
+
+Time State::NextLeaseEnd(const Job& job) const {
+  if (now_ < job.lease_end) return job.lease_end;
+  return job.lease_end + ((now_ - job.lease_end) / LeaseOf(job) + 1) * LeaseOf(job);
+}
+
+Time State::ProgressOf(const Job& job) const {
+  if (job.phase != JobPhase::kRunning || now_ <= job.progress_at) return job.progress;
+  return job.progress + (now_ - job.progress_at);
+}
+
+}  // namespace stasis::scheduler

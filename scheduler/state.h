@@ -1,0 +1,110 @@
+// The cluster as a policy sees it: jobs, tenants, devices at one moment.
+//
+// The simulator and the daemon keep one State each, tell it what happened, and let a policy decide over it.
+// Policies read; only the methods here change anything. Deterministic: no clock, no randomness, no iteration
+// over addresses. Not thread-safe.
+#ifndef SCHEDULER_STATE_H_
+#define SCHEDULER_STATE_H_
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "scheduler/devices.h"
+#include "scheduler/ledger.h"
+#include "scheduler/types.h"
+
+namespace stasis::scheduler {
+
+struct Settings {
+  ClusterShape shape;
+  std::vector<TenantSpec> tenants;
+  Time lease = 900 * kSecond;
+  int window_leases = 24;
+  Time starvation = 6 * 3600 * kSecond;
+  // Leases end at multiples of this, so that few decisions have many devices to choose from; 0: where they
+  // end.
+  Time lease_grid = 0;
+};
+
+enum class JobPhase : uint8_t { kPending, kRunning, kPaused, kDone };
+
+struct Job {
+  JobSpec spec;
+  JobPhase phase = JobPhase::kPending;
+  Placement placement;     // while running
+  int gpus = 0;            // held; differs from spec.gpus only for elastic jobs
+  Time waiting_since = 0;  // while pending or paused
+  Time lease_end = 0;      // of the first lease of this run; later ones follow it without a gap
+  Time progress = 0;       // of spec.duration, up to `progress_at`
+  Time progress_at = 0;    // while running: from here on it advances
+  int pauses = 0, migrations = 0;
+  Time first_start = kNever, finished = kNever;
+  Ledger::Account account;
+  double fairness = 1;   // F_j when it finished
+  bool evicted = false;  // while it waits: it comes back from an image and not from a pause
+};
+
+class State {
+ public:
+  explicit State(Settings settings);
+
+  const Settings& settings() const { return settings_; }
+  Time now() const { return now_; }
+  const Devices& devices() const { return devices_; }
+  Ledger& ledger() { return ledger_; }
+  const Ledger& ledger() const { return ledger_; }
+  const std::vector<Job>& jobs() const { return jobs_; }
+  const Job& job(JobId id) const { return jobs_[id]; }
+  // Live jobs by phase; within a list in no meaningful order that is nevertheless always the same.
+  const std::vector<JobId>& running() const { return running_; }
+  // Pending and paused jobs of a tenant.
+  const std::vector<JobId>& waiting(TenantId tenant) const { return waiting_[tenant]; }
+  size_t waiting_count() const { return waiting_count_; }
+
+  // Moves the clock; never backwards.
+  void AdvanceTo(Time now);
+  // kInvalidArgument: more devices than the cluster has, no such tenant, not a positive number of devices or
+  // duration.
+  Result<JobId> Submit(const JobSpec& spec);
+  // Carries an action out. `stall`: how long the job makes no progress although it holds its devices.
+  // CHECKs that the action is possible.
+  void Apply(const Action& action, Time stall);
+  void Finish(JobId id);
+  // Its devices have gone, and what it had done since `kept_progress`: it waits to be restarted.
+  void Evict(JobId id, Time kept_progress);
+  // A job that waits has done no more than this.
+  void SetProgress(JobId id, Time progress) { jobs_[id].progress = progress; }
+  void SetNodeUsable(NodeId node, bool usable) { devices_.SetUsable(node, usable); }
+
+  // Whether a lease of the running job ended after `since` and not after now. One that ended while nobody
+  // waited was followed by the next without anybody's doing, and does not count.
+  bool LeaseEndedSince(const Job& job, Time since) const;
+  // The first end of a lease of the running job after now.
+  Time NextLeaseEnd(const Job& job) const;
+
+  // Of spec.duration; what runs now included.
+  Time ProgressOf(const Job& job) const;
+
+ private:
+  void Place(Job& job, const Placement& placement, Time stall);
+  void Unplace(Job& job);
+  void Wait(Job& job, JobPhase phase);
+  Time LeaseOf(const Job& job) const { return job.spec.lease != 0 ? job.spec.lease : settings_.lease; }
+  Time LeaseEnd(const Job& job) const;
+
+  Settings settings_;
+  Time now_ = 0;
+  Devices devices_;
+  Ledger ledger_;
+  std::vector<Job> jobs_;
+  std::vector<JobId> running_;
+  std::vector<std::vector<JobId>> waiting_;
+  std::vector<size_t> index_;  // of a live job in the list of its phase
+  size_t waiting_count_ = 0;
+  Time waited_since_ = 0;  // since when there has been a job that waits
+};
+
+}  // namespace stasis::scheduler
+
+#endif  // SCHEDULER_STATE_H_
