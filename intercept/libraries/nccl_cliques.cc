@@ -27,7 +27,6 @@
 namespace stasis::nccl {
 namespace {
 
-constexpr std::chrono::seconds kFinalizeTime(10);
 constexpr std::chrono::seconds kInitTime(60);
 constexpr std::chrono::milliseconds kPoll(1);
 
@@ -181,8 +180,8 @@ void SetAside(const Whole& clique, bool failed) {
 
 // Finalising waits for the device and for peers; all ranks are here and idle, so it is quick or stuck.
 // False when the communicators had to be aborted, and are gone.
-bool Finalize(const std::vector<CommPtr>& comms) {
-  Watchdog watchdog(kFinalizeTime, [&comms] {
+bool Finalize(const std::vector<CommPtr>& comms, Duration time) {
+  Watchdog watchdog(time, [&comms] {
     for (const CommPtr& comm : comms) (void)Real().ncclCommAbort(comm->real);
   });
   (void)Real().ncclGroupStart();
@@ -191,7 +190,7 @@ bool Finalize(const std::vector<CommPtr>& comms) {
     (void)Real().ncclCommFinalize(comm->real);
   }
   (void)Real().ncclGroupEnd();
-  for (const CommPtr& comm : comms) (void)AwaitReady(comm->real, Deadline::After(kFinalizeTime));
+  for (const CommPtr& comm : comms) (void)AwaitReady(comm->real, Deadline::After(time));
   return !watchdog.Stop();
 }
 
@@ -202,7 +201,7 @@ void EndOne(CommRecord& comm, bool abort) {
     RawLog(LogLevel::kWarning, "%s: ending it answers %d", RankOf(comm).c_str(), static_cast<int>(result));
 }
 
-void GiveUpClique(const Whole& clique) {
+void GiveUpClique(const Whole& clique, Duration finalize_time) {
   std::vector<CommPtr> there;
   for (const CommPtr& comm : clique.comms)
     if (comm->real != nullptr) there.push_back(comm);
@@ -210,7 +209,7 @@ void GiveUpClique(const Whole& clique) {
   const bool failed = ReadErrors(clique);
   const bool well = IsWell(clique) && !failed;
   if (!well) SetAside(clique, failed);
-  const bool gone = well && !Finalize(there);
+  const bool gone = well && !Finalize(there, finalize_time);
   for (const CommPtr& comm : there) {
     if (!gone) EndOne(*comm, !well && comm->state != CommState::kFinalized);
     NoteGone(*comm);
@@ -328,9 +327,10 @@ Status CheckCliques() {
 }
 
 // What was split off ends before what it was split off from, since they may share what they hold.
-void GiveUpCliques() {
+void GiveUpCliques(Duration finalize_time) {
   const std::vector<Whole> cliques = Cliques();
-  std::for_each(cliques.rbegin(), cliques.rend(), GiveUpClique);
+  std::for_each(cliques.rbegin(), cliques.rend(),
+                [finalize_time](const Whole& clique) { GiveUpClique(clique, finalize_time); });
 }
 
 Status RebuildCliques() {
