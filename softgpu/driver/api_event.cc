@@ -50,7 +50,34 @@ CUresult CUDAAPI cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   if (phEvent == nullptr || (Flags & ~kEventFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
   bool shared = (Flags & CU_EVENT_INTERPROCESS) != 0;
   if (shared && (Flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
-  *phEvent = entry.state().events.Add(std::make_shared<Event>(&entry.context(), Flags));
+  std::shared_ptr<softgpu::SharedEvent> memory;
+  if (shared) {
+    stasis::Result<std::shared_ptr<softgpu::SharedEvent>> made = softgpu::SharedEvent::Create();
+    if (!made.ok()) return CUDA_ERROR_OUT_OF_MEMORY;
+    memory = *std::move(made);
+  }
+  *phEvent = entry.state().events.Add(std::make_shared<Event>(&entry.context(), Flags, std::move(memory)));
+  return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {
+  Entry entry;
+  if (!entry.ok()) return entry.result();
+  std::shared_ptr<Event> found = entry.state().events.Find(event);
+  if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  bool given = pHandle != nullptr && found->shared() != nullptr && found->shared()->GetHandle(pHandle);
+  return given ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult CUDAAPI cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) {
+  Entry entry;
+  if (!entry.ok()) return entry.result();
+  if (phEvent == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<softgpu::SharedEvent> memory;
+  CUresult opened = softgpu::SharedEvent::Open(handle, &memory);
+  if (opened != CUDA_SUCCESS) return opened;
+  unsigned flags = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING;
+  *phEvent = entry.state().events.Add(std::make_shared<Event>(&entry.context(), flags, std::move(memory)));
   return CUDA_SUCCESS;
 }
 

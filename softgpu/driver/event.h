@@ -7,8 +7,10 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
+#include "softgpu/driver/shared_event.h"
 #include "softgpu/driver/work.h"
 
 namespace softgpu {
@@ -26,11 +28,14 @@ class Event : public std::enable_shared_from_this<Event> {
     std::atomic<int64_t> ended_ns{0};
   };
 
-  Event(Context* context, unsigned flags) : context_(context), flags_(flags) {}
+  // `shared` is null unless other processes may know it.
+  Event(Context* context, unsigned flags, std::shared_ptr<SharedEvent> shared = nullptr)
+      : context_(context), flags_(flags), shared_(std::move(shared)) {}
 
   Context& context() const { return *context_; }
   unsigned flags() const { return flags_; }
   bool timed() const { return (flags_ & CU_EVENT_DISABLE_TIMING) == 0; }
+  const SharedEvent* shared() const { return shared_.get(); }
 
   // Both follow the capture that the stream is part of. INVALID_HANDLE when the stream is of another context.
   CUresult RecordIn(Stream& stream, bool external);
@@ -47,9 +52,12 @@ class Event : public std::enable_shared_from_this<Event> {
 
  private:
   CUresult CapturedState() const;
+  CUresult RecordShared(Stream& stream);
+  CUresult WaitForShared(Stream& stream) const;
 
   Context* const context_;
   const unsigned flags_;
+  const std::shared_ptr<SharedEvent> shared_;
   mutable std::mutex mutex_;  // a leaf
   std::shared_ptr<Record> record_;
   // Set when the latest recording was made in a capture.

@@ -28,6 +28,7 @@ set(SOFTGPU_DRIVER_MEMORY_SOURCES
   memory_vmm_entry.cc
   pool.cc
   pool_entry.cc
+  shared_event.cc
   texture.cc
   texture_entry.cc)
 

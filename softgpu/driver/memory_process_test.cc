@@ -41,7 +41,8 @@ uint32_t Peek(CUdeviceptr address) {
   return value;
 }
 
-std::string Hex(const CUipcMemHandle& handle) {
+template <typename Handle>
+std::string Hex(const Handle& handle) {
   std::string text;
   char digits[3];
   for (char byte : handle.reserved) {
@@ -51,8 +52,9 @@ std::string Hex(const CUipcMemHandle& handle) {
   return text;
 }
 
-CUipcMemHandle FromHex(const std::string& text) {
-  CUipcMemHandle handle{};
+template <typename Handle = CUipcMemHandle>
+Handle FromHex(const std::string& text) {
+  Handle handle{};
   for (size_t i = 0; i < sizeof handle.reserved && 2 * i + 1 < text.size(); ++i) {
     handle.reserved[i] = static_cast<char>(std::stoi(text.substr(2 * i, 2), nullptr, 16));
   }
@@ -238,6 +240,66 @@ TEST(Processes, IpcHandlesOpenTheSameMemory) {
   CUipcMemHandle garbage{};
   EXPECT_EQ(cuIpcOpenMemHandle(&a, garbage, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuIpcOpenMemHandle(&a, small, 0), CUDA_ERROR_INVALID_VALUE);
+}
+
+SOFTGPU_CHILD(event_exporter) {
+  UseDevice(0);
+  CUevent event = nullptr, plain = nullptr;
+  CUstream stream = nullptr;
+  CUdeviceptr word = 0;
+  CUipcEventHandle handle;
+  constexpr unsigned kShared = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING;
+  CHILD_CHECK(cuEventCreate(&event, CU_EVENT_INTERPROCESS) == CUDA_ERROR_INVALID_VALUE);
+  CHILD_CHECK(cuEventCreate(&event, kShared) == CUDA_SUCCESS);
+  CHILD_CHECK(cuEventCreate(&plain, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS);
+  CHILD_CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+  CHILD_CHECK(cuMemAlloc(&word, 4) == CUDA_SUCCESS && cuMemsetD32(word, 0, 1) == CUDA_SUCCESS);
+  CHILD_CHECK(cuIpcGetEventHandle(&handle, plain) == CUDA_ERROR_INVALID_VALUE);
+  CHILD_CHECK(cuIpcGetEventHandle(&handle, event) == CUDA_SUCCESS);
+  CUevent mine = nullptr;
+  CHILD_CHECK(cuIpcOpenEventHandle(&mine, handle) == CUDA_ERROR_INVALID_CONTEXT);
+  CHILD_CHECK(cuStreamWaitValue32(stream, word, 1, CU_STREAM_WAIT_VALUE_EQ) == CUDA_SUCCESS);
+  CHILD_CHECK(cuEventRecord(event, stream) == CUDA_SUCCESS);
+  Say(Hex(handle));
+  WaitForParent();
+  CHILD_CHECK(cuMemsetD32(word, 1, 1) == CUDA_SUCCESS);
+  CHILD_CHECK(cuEventSynchronize(event) == CUDA_SUCCESS);
+  Say("reached");
+  pause();
+  return 0;
+}
+
+TEST(Processes, EventsAreSharedByHandle) {
+  UseDevice(0);
+  auto child = StartChild("event_exporter");
+  const auto handle = FromHex<CUipcEventHandle>(child->ReadLine());
+  CUevent event = nullptr, own = nullptr;
+  CUstream stream = nullptr;
+  ASSERT_EQ(cuIpcOpenEventHandle(&event, handle), CUDA_SUCCESS);
+  ASSERT_EQ(cuEventCreate(&own, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+  ASSERT_EQ(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  CUipcEventHandle again;
+  EXPECT_EQ(cuIpcGetEventHandle(&again, event), CUDA_ERROR_INVALID_VALUE) << "only its maker gives it away";
+  float time = 0;
+  EXPECT_EQ(cuEventElapsedTime(&time, event, event), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(cuEventQuery(event), CUDA_ERROR_NOT_READY);
+  ASSERT_EQ(cuStreamWaitEvent(stream, event, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuEventRecord(own, stream), CUDA_SUCCESS);
+  EXPECT_EQ(cuEventQuery(own), CUDA_ERROR_NOT_READY) << "behind the other process's work";
+  child->CloseInput();
+  EXPECT_EQ(cuEventSynchronize(event), CUDA_SUCCESS);
+  EXPECT_EQ(cuEventSynchronize(own), CUDA_SUCCESS);
+  EXPECT_EQ(cuEventQuery(event), CUDA_SUCCESS);
+  ASSERT_EQ(child->ReadLine(), "reached");
+  EXPECT_EQ(cuEventRecord(event, stream), CUDA_SUCCESS) << "whoever knows it may record it";
+  EXPECT_EQ(cuEventSynchronize(event), CUDA_SUCCESS);
+  child->Kill(SIGKILL);
+  child->Wait();
+  CUevent none = nullptr;
+  EXPECT_EQ(cuIpcOpenEventHandle(&none, handle), CUDA_ERROR_MAP_FAILED);
+  EXPECT_EQ(cuIpcOpenEventHandle(&none, CUipcEventHandle{}), CUDA_ERROR_INVALID_VALUE);
+  for (CUevent one : {event, own}) EXPECT_EQ(cuEventDestroy(one), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
 }
 
 TEST(Processes, AForkedChildHasNoDeviceMemory) {
