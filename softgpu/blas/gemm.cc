@@ -9,11 +9,12 @@ namespace {
 
 bool ValidOp(cublasOperation_t op) { return op == CUBLAS_OP_N || op == CUBLAS_OP_T || op == CUBLAS_OP_C; }
 
+bool Transposes(cublasOperation_t op) { return op == CUBLAS_OP_T || op == CUBLAS_OP_C; }
+
 cublasStatus_t Check(const Shape& s, const MatrixArgument& a, const MatrixArgument& b,
                      const MatrixArgument& c, int64_t batches) {
-  if (!ValidOp(s.op_a) || !ValidOp(s.op_b) || s.m < 0 || s.n < 0 || s.k < 0 || batches < 0)
-    return CUBLAS_STATUS_INVALID_VALUE;
-  int64_t rows_a = s.op_a == CUBLAS_OP_N ? s.m : s.k, rows_b = s.op_b == CUBLAS_OP_N ? s.k : s.n;
+  if (s.m < 0 || s.n < 0 || s.k < 0 || batches < 0) return CUBLAS_STATUS_INVALID_VALUE;
+  int64_t rows_a = Transposes(s.op_a) ? s.k : s.m, rows_b = Transposes(s.op_b) ? s.n : s.k;
   auto too_small = [](const MatrixArgument& matrix, int64_t rows) {
     return matrix.ld < std::max<int64_t>(1, rows);
   };
@@ -27,7 +28,8 @@ Matrix MatrixOf(const MatrixArgument& argument) {
 }
 
 Operand OperandOf(const MatrixArgument& argument, cublasOperation_t op) {
-  return {MatrixOf(argument), op != CUBLAS_OP_N, op == CUBLAS_OP_C && IsComplex(argument.type)};
+  bool conjugate = (op == CUBLAS_OP_C || op == CUBLAS_OP_CONJG) && IsComplex(argument.type);
+  return {MatrixOf(argument), Transposes(op), conjugate};
 }
 
 cudaDataType ScaleTypeOf(cublasComputeType_t compute, cudaDataType a, cudaDataType c) {
@@ -52,6 +54,14 @@ cudaDataType ScaleTypeOf(cublasComputeType_t compute, cudaDataType a, cudaDataTy
 cublasStatus_t RunGemm(cublasHandle_t handle, const Shape& shape, const void* alpha, const MatrixArgument& a,
                        const MatrixArgument& b, const void* beta, const MatrixArgument& c, int64_t batches,
                        cublasComputeType_t compute) {
+  if (FindHandle(handle) == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
+  if (!ValidOp(shape.op_a) || !ValidOp(shape.op_b)) return CUBLAS_STATUS_INVALID_VALUE;
+  return RunProduct(handle, shape, alpha, a, b, beta, c, batches, compute);
+}
+
+cublasStatus_t RunProduct(cublasHandle_t handle, const Shape& shape, const void* alpha,
+                          const MatrixArgument& a, const MatrixArgument& b, const void* beta,
+                          const MatrixArgument& c, int64_t batches, cublasComputeType_t compute) {
   Call call(handle);
   if (!call.ok()) return call.status();
   cublasStatus_t checked = Check(shape, a, b, c, batches);

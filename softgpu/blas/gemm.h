@@ -36,9 +36,15 @@ struct MatrixArgument {
   bool pointers = false;
 };
 
+// The checks that all share, then the launch.
 cublasStatus_t RunGemm(cublasHandle_t handle, const Shape& shape, const void* alpha, const MatrixArgument& a,
                        const MatrixArgument& b, const void* beta, const MatrixArgument& c, int64_t batches,
                        cublasComputeType_t compute);
+
+// The same where op_b may also be CUBLAS_OP_CONJG.
+cublasStatus_t RunProduct(cublasHandle_t handle, const Shape& shape, const void* alpha,
+                          const MatrixArgument& a, const MatrixArgument& b, const void* beta,
+                          const MatrixArgument& c, int64_t batches, cublasComputeType_t compute);
 
 template <typename T>
 cublasStatus_t Gemm(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int64_t m,
