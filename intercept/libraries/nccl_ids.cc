@@ -25,7 +25,7 @@ void NoteIdMade(const ncclUniqueId& id) {
     std::lock_guard<std::mutex> lock(g_mutex);
     if (!Waiting().insert(key).second) return;
   }
-  NcclLedger::Get().OpenMeeting(key, "ncclCommInitRank");
+  NcclLedger::Get().OpenMeeting(key, "ncclCommInitRank with an id of ncclGetUniqueId");
 }
 
 void NoteIdsUsed(const ncclUniqueId* ids, int count) {

@@ -419,7 +419,7 @@ TEST_F(NcclLibraryTest, WaitsForTheEndOfAGroup) {
 TEST_F(NcclLibraryTest, APauseDuringCreationLetsTheOtherRankIn) {
   ncclUniqueId id;
   ASSERT_EQ(::ncclGetUniqueId(&id), ncclSuccess);
-  EXPECT_EQ(Refusal(milliseconds(50)), "NCCL: ncclCommInitRank is missing");
+  EXPECT_EQ(Refusal(milliseconds(50)), "NCCL: ncclCommInitRank with an id of ncclGetUniqueId is missing");
   std::thread first = OnRank(0, [&] { EXPECT_EQ(::ncclCommInitRank(&comms_[0], 2, id, 0), ncclSuccess); });
   std::thread pause([this] { EXPECT_STATUS_OK(Stop()); });
   std::thread second = OnRank(1, [&] { EXPECT_EQ(::ncclCommInitRank(&comms_[1], 2, id, 1), ncclSuccess); });
