@@ -4,7 +4,11 @@
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
 
+#include <chrono>
 #include <cstring>
+#include <thread>
+
+#include "softgpu/device/test_daemon.h"
 
 namespace softgpu::nccl {
 
@@ -98,6 +102,17 @@ Ranks::~Ranks() {
 
 void Ranks::Wait() const {
   for (const Stream& stream : streams) EXPECT_EQ(stream.Wait(), CUDA_SUCCESS);
+}
+
+ncclResult_t AwaitState(ncclComm_t comm, ncclResult_t unwanted) {
+  ncclResult_t state = unwanted;
+  for (const auto end = std::chrono::steady_clock::now() + kPatience;
+       std::chrono::steady_clock::now() < end;) {
+    EXPECT_NCCL_OK(ncclCommGetAsyncError(comm, &state));
+    if (state != unwanted) break;
+    std::this_thread::yield();
+  }
+  return state;
 }
 
 namespace {

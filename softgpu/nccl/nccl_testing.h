@@ -85,6 +85,9 @@ class Ranks {
   std::vector<Stream> streams;
 };
 
+// The communicator's state once it is not `unwanted` any more; or `unwanted` when patience ends.
+ncclResult_t AwaitState(ncclComm_t comm, ncclResult_t unwanted);
+
 // The value in the type's bytes, and back, by the conversions of NVIDIA's headers; integers wrap around.
 void Encode(ncclDataType_t type, double value, uint8_t* bytes);
 double Decode(ncclDataType_t type, const uint8_t* bytes);
