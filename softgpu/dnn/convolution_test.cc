@@ -239,15 +239,15 @@ TEST_F(ConvolutionTest, Fused) {
     ActivationParams identity;
     identity.mode = CUDNN_ACTIVATION_IDENTITY;
     const Source added = blend.beta == 0 ? Source{z.shape(), nullptr} : z.AsSource();
-    ConvolutionFused(ParamsOf(c), blend, identity, x.AsSource(), w.AsSource(), added, bias.AsSource(), y.AsTarget(),
-                     &arena_);
+    ConvolutionFused(ParamsOf(c), blend, identity, x.AsSource(), w.AsSource(), added, bias.AsSource(),
+                     y.AsTarget(), &arena_);
     reference.Check(y, y, {1, 0});
     HostTensor rectified = z;  // in place over z
     ConvolutionFused(ParamsOf(c), blend, relu, x.AsSource(), w.AsSource(),
-                     blend.beta == 0 ? added : rectified.AsSource(), bias.AsSource(), rectified.AsTarget(), &arena_);
-    ForEachPlace(shapes.y, [&](const Place& place) {
-      ASSERT_EQ(rectified.At(place), std::max(y.At(place), 0.0));
-    });
+                     blend.beta == 0 ? added : rectified.AsSource(), bias.AsSource(), rectified.AsTarget(),
+                     &arena_);
+    ForEachPlace(shapes.y,
+                 [&](const Place& place) { ASSERT_EQ(rectified.At(place), std::max(y.At(place), 0.0)); });
   });
 }
 

@@ -101,7 +101,9 @@ std::string NameOf(int type, Order order) {
                      : type == CUDNN_DATA_DOUBLE ? "double"
                      : type == CUDNN_DATA_HALF   ? "half"
                                                  : "bfloat16";
-  const char* layout = order == Order::kChannelsFirst ? " NCHW" : order == Order::kChannelsLast ? " NHWC" : " gaps";
+  const char* layout = order == Order::kChannelsFirst  ? " NCHW"
+                       : order == Order::kChannelsLast ? " NHWC"
+                                                       : " gaps";
   return std::string(name) + layout;
 }
 
