@@ -41,10 +41,11 @@ void TranslateParams(CUgraphNodeParams* params) {
 namespace {
 
 // What the driver answers in the parameters of a node that was added.
-void ReturnParams(const CUgraphNodeParams& real, CUgraphNodeParams* params) {
+void ReturnParams(CUgraphNode node, const CUgraphNodeParams& real, CUgraphNodeParams* params) {
   if (real.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) params->alloc.dptr = real.alloc.dptr;
   if (real.type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
-    params->conditional.phGraph_out = real.conditional.phGraph_out;
+    params->conditional.phGraph_out =
+        replay::AdoptBodies(node, real.conditional.phGraph_out, real.conditional.size);
   if (real.type == CU_GRAPH_NODE_TYPE_GRAPH && real.graph.graph != ToReal(params->graph.graph))
     params->graph.graph = replay::AdoptChildGraph(real.graph.graph);
 }
@@ -66,8 +67,9 @@ CUresult AddAny(const Call& call, CUgraphNode* node, CUgraph graph, const CUgrap
   if (result != CUDA_SUCCESS) return result;
   *node = replay::AdoptNode(*node);
   if (child != nullptr) replay::NoteChildGraph(graph, child);
-  if (moved) TaintOnce(call.fn, false);
-  if (real.get() != params) ReturnParams(*real.get(), params);
+  // The child's handle would have to become that of a part of the graph.
+  if (moved) Taint("cuGraphAddNode with CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE", false);
+  if (real.get() != params) ReturnParams(*node, *real.get(), params);
   return result;
 }
 

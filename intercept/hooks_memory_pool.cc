@@ -25,7 +25,8 @@ CUresult Allocate(const Call& call, CUdeviceptr* address, size_t bytes, CUmemory
   if (!place.capturing && !Pools::Get().IsForwarded(pool, place.device))
     return Pools::Get().Allocate(address, bytes, pool, place);
   const CUresult result = forward();
-  if (result == CUDA_SUCCESS) TaintOnce(call.fn, false);
+  // In a capture it is a node of the graph, which a pause refuses for as long as there is one.
+  if (result == CUDA_SUCCESS && !place.capturing) TaintOnce(call.fn, false);
   return result;
 }
 
@@ -58,9 +59,7 @@ CUresult cuMemFreeAsync(const Call& call, CUdeviceptr dptr, CUstream hStream) {
   CUresult result = vmm::FindStream(RealStream(call, hStream), &place);
   if (result != CUDA_SUCCESS) return result;
   if (!place.capturing && Pools::Get().FreeAsync(dptr, place, &result)) return result;
-  result = call.Real<decltype(&::cuMemFreeAsync)>()(dptr, replay::ToReal(hStream));
-  if (result == CUDA_SUCCESS && place.capturing) TaintOnce(call.fn, false);
-  return result;
+  return call.Real<decltype(&::cuMemFreeAsync)>()(dptr, replay::ToReal(hStream));
 }
 
 CUresult cuMemPoolCreate(const Call& call, CUmemoryPool* pool, const CUmemPoolProps* poolProps) {

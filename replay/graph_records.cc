@@ -250,6 +250,14 @@ CUgraph AdoptChildGraph(CUgraph real) {
   return real;
 }
 
+CUgraph* AdoptBodies(CUgraphNode node, CUgraph* real, size_t count) {
+  const auto record = Translating() ? FindAs<GraphPartRecord>(node) : nullptr;
+  if (record == nullptr || real == nullptr) return real;
+  std::vector<CUgraph> bodies(real, real + count);
+  for (CUgraph& body : bodies) body = AdoptChildGraph(body);
+  return record->KeepBodies(std::move(bodies));
+}
+
 CUgraph AdoptGraph(CUgraph real) {
   if (Translating() && real != nullptr) NoteGraph(&real, nullptr);
   return real;

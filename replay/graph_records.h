@@ -40,8 +40,15 @@ class GraphPartRecord final : public Record {
   Status Destroy() override { return {}; }
   Result<uint64_t> Rebuild() override { return rebuilt_; }
 
+  // The visible graphs of a conditional node, in memory that lives as long as the record.
+  CUgraph* KeepBodies(std::vector<CUgraph> bodies) {
+    bodies_ = std::move(bodies);
+    return bodies_.data();
+  }
+
  private:
   friend class GraphRecord;
+  std::vector<CUgraph> bodies_;
   bool seen_ = false;  // by the Save() of its graph
   uint64_t rebuilt_ = 0;
 };
@@ -171,6 +178,9 @@ void DropGraphsOfContext(CUcontext context);
 // What the program is told for a node or a graph inside of a node; records it when translating.
 CUgraphNode AdoptNode(CUgraphNode real);
 CUgraph AdoptChildGraph(CUgraph real);
+// The same for the driver's list of the graphs inside of a conditional node (visible), as the program may
+// keep it.
+CUgraph* AdoptBodies(CUgraphNode node, CUgraph* real, size_t count);
 // The same for the graph of a capture in progress.
 CUgraph AdoptGraph(CUgraph real);
 

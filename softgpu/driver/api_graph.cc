@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "softgpu/driver/capture.h"
+#include "softgpu/driver/graph_conditional.h"
 #include "softgpu/driver/stream.h"
 
 using softgpu::Entry;
@@ -28,6 +29,13 @@ bool FindNodes(const CUgraphNode* handles, size_t count, std::vector<Node*>* out
     out->push_back(node.get());
   }
   return true;
+}
+
+void Adopt(const Action& action, Node* node) {
+  if (auto* child = dynamic_cast<const ChildAction*>(&action)) child->graph->parent = node;
+  if (auto* conditional = dynamic_cast<const ConditionalAction*>(&action)) {
+    for (const std::shared_ptr<Graph>& body : conditional->bodies) body->parent = node;
+  }
 }
 
 CUresult CheckEdges(const CUgraphEdgeData* edges, size_t count) {
@@ -154,6 +162,8 @@ const char* TypeName(CUgraphNodeType type) {
       return "EVENT_RECORD";
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
       return "BATCH_MEM_OP";
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+      return "CONDITIONAL";
     default:
       return "OTHER";
   }
@@ -203,7 +213,7 @@ CUresult CUDAAPI cuGraphClone(CUgraph* phGraphClone, CUgraph originalGraph) {
   std::shared_ptr<Graph> graph = entry.state().graphs.Find(originalGraph);
   if (graph == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (phGraphClone == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (graph->HasMemoryNodes()) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!graph->MayBeCloned()) return CUDA_ERROR_NOT_SUPPORTED;
   *phGraphClone = entry.state().graphs.Add(graph->Clone());
   return CUDA_SUCCESS;
 }

@@ -21,6 +21,8 @@ std::shared_ptr<Node> FindNode(CUgraphNode handle);
 bool FindNodes(const CUgraphNode* handles, size_t count, std::vector<Node*>* out);
 // Only plain edges exist: programmatic launch needs hardware support. NOT_SUPPORTED for others.
 CUresult CheckEdges(const CUgraphEdgeData* edges, size_t count);
+// The graphs inside of the node know that they are.
+void Adopt(const Action& action, Node* node);
 // Adds what `make(action)` makes to the graph.
 template <typename Make>
 CUresult AddGraphNode(CUgraphNode* out, CUgraph handle, const CUgraphNode* dependencies, size_t count,
@@ -37,7 +39,7 @@ CUresult AddGraphNode(CUgraphNode* out, CUgraph handle, const CUgraphNode* depen
   Node* node = nullptr;
   result = graph->AddNode(action, before, &node);
   if (result != CUDA_SUCCESS) return result;
-  if (auto* child = dynamic_cast<const ChildAction*>(action.get())) child->graph->parent = node;
+  Adopt(*action, node);
   *out = node->handle();
   return CUDA_SUCCESS;
 }

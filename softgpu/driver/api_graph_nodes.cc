@@ -5,6 +5,7 @@
 #include "softgpu/driver/actions.h"
 #include "softgpu/driver/api_graph.h"
 #include "softgpu/driver/event.h"
+#include "softgpu/driver/graph_conditional.h"
 #include "softgpu/driver/graph_params.h"
 #include "softgpu/driver/mem_ops.h"
 
@@ -77,6 +78,8 @@ CUresult SetAny(CUgraphExec exec, bool in_exec, CUgraphNode node, CUgraphNodePar
   if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (params->type == CU_GRAPH_NODE_TYPE_KERNEL)
     return SetKernel(exec, in_exec, node, softgpu::ToV2(params->kernel));
+  // What a conditional node is stays for its life (cuGraphExecNodeSetParams knows no such parameters).
+  if (params->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) return CUDA_ERROR_INVALID_VALUE;
   return ReplaceAction(exec, in_exec, node, [&](Context& context, Node&, ActionPtr* action) {
     return softgpu::MakeAny(context, *params, action);
   });
@@ -341,6 +344,10 @@ CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph, con
         CUresult result = softgpu::MakeAny(context, *nodeParams, action);
         if (result == CUDA_SUCCESS && nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH) {
           nodeParams->graph.graph = static_cast<const softgpu::ChildAction&>(**action).graph->handle();
+        }
+        if (result == CUDA_SUCCESS && nodeParams->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
+          nodeParams->conditional.phGraph_out =
+              static_cast<const softgpu::ConditionalAction&>(**action).handles.data();
         }
         return result;
       });

@@ -60,6 +60,45 @@ class GraphTest : public testing::Test {
   CUfunction store_ = nullptr;
 };
 
+// An allocation and a free in a capture are nodes; each execution has the memory at the same address.
+TEST_F(GraphTest, StreamOrderedMemoryInACaptureBelongsToTheGraph) {
+  CUdeviceptr memory = 0, other = 0;
+  CUgraph graph = nullptr;
+  OK(cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  OK(cuMemAllocAsync(&memory, 4096, stream_));
+  OK(cuMemsetD32Async(memory, 7, 1024, stream_));
+  OK(cuMemcpyDtoDAsync(word_, memory + 4000, 4, stream_));
+  EXPECT_EQ(cuMemFreeAsync(word_, stream_), CUDA_ERROR_INVALID_VALUE) << "not of this graph";
+  OK(cuMemFreeAsync(memory, stream_));
+  EXPECT_EQ(cuMemFreeAsync(memory, stream_), CUDA_ERROR_INVALID_VALUE) << "twice";
+  OK(cuStreamEndCapture(stream_, &graph));
+  size_t count = 0;
+  EXPECT_OK(cuGraphGetNodes(graph, nullptr, &count));
+  EXPECT_EQ(count, 4u);
+  CUgraphNode root = nullptr;
+  count = 1;
+  EXPECT_OK(cuGraphGetRootNodes(graph, &root, &count));
+  CUDA_MEM_ALLOC_NODE_PARAMS params{};
+  EXPECT_OK(cuGraphMemAllocNodeGetParams(root, &params));
+  EXPECT_EQ(params.dptr, memory);
+  EXPECT_EQ(params.bytesize, 4096u);
+  CUgraphExec exec = nullptr;
+  OK(cuGraphInstantiate(&exec, graph, 0));
+  for (int i = 0; i < 2; ++i) {
+    OK(cuMemsetD32(word_, 0, 1));
+    Run(exec);
+    EXPECT_EQ(Read(), 7u);
+  }
+  cuuint64_t used = 1;
+  EXPECT_OK(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &used));
+  EXPECT_EQ(used, 0u);
+  OK(cuMemAlloc(&other, 4096));
+  EXPECT_NE(other, memory);
+  EXPECT_OK(cuMemFree(other));
+  EXPECT_OK(cuGraphExecDestroy(exec));
+  EXPECT_OK(cuGraphDestroy(graph));
+}
+
 void Count(void* data) { __atomic_add_fetch(static_cast<int*>(data), 1, __ATOMIC_RELAXED); }
 
 TEST_F(GraphTest, RunsNodesInTheOrderOfTheirDependencies) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "softgpu/driver/entry.h"
+#include "softgpu/driver/graph_conditional.h"
 #include "softgpu/driver/state.h"
 
 namespace softgpu {
@@ -240,11 +241,17 @@ std::map<std::shared_ptr<UserObject>, uint64_t> Graph::UserObjects() const {
   return user_objects_;
 }
 
-bool Graph::HasMemoryNodes() const {
+void Graph::AddCondition(std::shared_ptr<Condition> condition) {
   std::lock_guard lock(mutex_);
-  return std::any_of(nodes_.begin(), nodes_.end(), [](const auto& node) {
+  conditions_.push_back(std::move(condition));
+}
+
+bool Graph::MayBeCloned() const {
+  std::lock_guard lock(mutex_);
+  return std::none_of(nodes_.begin(), nodes_.end(), [](const auto& node) {
     CUgraphNodeType type = node->action->type();
-    return type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE;
+    return type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE ||
+           type == CU_GRAPH_NODE_TYPE_CONDITIONAL;
   });
 }
 

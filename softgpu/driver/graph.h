@@ -17,6 +17,7 @@
 
 namespace softgpu {
 
+class Condition;
 class Graph;
 class Stream;
 
@@ -67,8 +68,10 @@ class Graph : public std::enable_shared_from_this<Graph> {
   void AddUserObject(const std::shared_ptr<UserObject>& object, uint64_t references);
   bool RemoveUserObject(const std::shared_ptr<UserObject>& object, uint64_t references);
   std::map<std::shared_ptr<UserObject>, uint64_t> UserObjects() const;
-  // Graphs with memory nodes may not be cloned, and have one executable form at a time.
-  bool HasMemoryNodes() const;
+  // Of conditional nodes, in this graph or in those inside of it; they live as long as the graph.
+  void AddCondition(std::shared_ptr<Condition> condition);
+  // Memory nodes and conditional nodes are there once.
+  bool MayBeCloned() const;
 
  private:
   bool OwnsLocked(const Node* node) const;
@@ -77,6 +80,7 @@ class Graph : public std::enable_shared_from_this<Graph> {
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<Node>> nodes_;
   std::map<std::shared_ptr<UserObject>, uint64_t> user_objects_;
+  std::vector<std::shared_ptr<Condition>> conditions_;
 };
 
 // A node that runs a graph of its own; the copy belongs to the node, and its handle lives as long.

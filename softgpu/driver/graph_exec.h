@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "softgpu/driver/graph.h"
+#include "softgpu/driver/graph_conditional.h"
 
 namespace softgpu {
 
@@ -30,6 +31,8 @@ class GraphExec {
 
   // One execution behind the work of `stream`. Executions of the same graph follow each other.
   CUresult Launch(Stream& stream);
+  // The body of a conditional node: one execution, which has ended when this returns.
+  void RunHere();
   // Parameters of the node that was made from `node`. INVALID_VALUE when there is none, or when the kind
   // differs.
   CUresult SetAction(const Node& node, ActionPtr action);
@@ -37,6 +40,9 @@ class GraphExec {
   CUresult GetEnabled(const Node& node, bool* enabled) const;
   // All parameters from a graph of the same shape.
   CUresult Update(Graph& graph, CUgraphExecUpdateResultInfo* info);
+  void CollectConditions(std::vector<std::shared_ptr<Condition>>* out) const;
+  // Whether the steps of `fresh` could stand in for those of this one.
+  bool HasShapeOf(const GraphExec& fresh) const;
 
  private:
   struct Step {
@@ -46,11 +52,17 @@ class GraphExec {
     std::vector<size_t> dependencies;  // earlier steps
   };
   // Appends the graph's steps; roots depend on `before`. The last step is the graph's end.
-  static CUresult Flatten(Graph& graph, const std::vector<size_t>& before, std::vector<Step>* steps,
-                          CUgraphNode* error_node);
-  // Makes the Ops of one execution, not sealed, and gives them their place in the stream.
-  void Prepare(Stream& stream, const OpPtr& begin, std::vector<OpPtr>* ops);
+  static CUresult Flatten(Context& context, Graph& graph, const std::vector<size_t>& before,
+                          std::vector<Step>* steps, CUgraphNode* error_node);
+  // Makes the Ops of one execution behind `begin`, not sealed. Needs mutex_.
+  std::vector<OpPtr> PrepareLocked(int priority, const OpPtr& begin);
   Step* FindLocked(const Node& node);
+  // The same change in the bodies of conditional nodes, of which at most one has the node.
+  template <typename Change>
+  CUresult InBodies(Change change) const;
+  using Mismatch = std::pair<CUgraphExecUpdateResult, CUgraphNode>;
+  // What keeps `fresh` from being put in place of `now`; success: nothing.
+  static Mismatch Compare(const std::vector<Step>& now, const std::vector<Step>& fresh);
 
   Context* const context_;
   const unsigned long long flags_;
@@ -58,6 +70,7 @@ class GraphExec {
   std::vector<Step> steps_;
   std::unordered_map<CUgraphNode, size_t> by_node_;
   OpPtr last_;
+  std::vector<std::shared_ptr<Condition>> conditions_;  // constant after Create()
   std::map<std::shared_ptr<UserObject>, uint64_t> user_objects_;
 };
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "softgpu/driver/api_graph.h"
+#include "softgpu/driver/capture.h"
 #include "softgpu/driver/memory_parts.h"
+#include "softgpu/driver/stream.h"
 
 namespace softgpu {
 
@@ -102,6 +104,27 @@ CUresult MemAllocAction::Run(Context&) const {
 CUresult MemFreeAction::Run(Context& context) const {
   context.device().graph_memory().used.fetch_sub(bytes);
   return CUDA_SUCCESS;
+}
+
+CUresult CaptureAllocation(Stream& stream, uint64_t bytes, CUdeviceptr* address) {
+  CUDA_MEM_ALLOC_NODE_PARAMS params{};
+  params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  params.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, stream.context().ordinal()};
+  params.bytesize = bytes;
+  std::shared_ptr<MemAllocAction> action;
+  CUresult result = MemAllocAction::Create(stream.context(), params, &action);
+  if (result != CUDA_SUCCESS) return result;
+  const CUdeviceptr allocated = action->params().dptr;
+  result = stream.Submit(std::move(action));
+  if (result == CUDA_SUCCESS) *address = allocated;
+  return result;
+}
+
+CUresult CaptureFree(Stream& stream, CUdeviceptr address) {
+  const std::shared_ptr<Capture> capture = stream.capture();
+  auto allocation = capture == nullptr ? nullptr : FindAllocation(*capture->graph(), address);
+  if (allocation == nullptr || IsFreed(*capture->graph(), address)) return CUDA_ERROR_INVALID_VALUE;
+  return stream.Submit(std::make_shared<MemFreeAction>(address, allocation->params().bytesize));
 }
 
 }  // namespace softgpu

@@ -16,6 +16,8 @@
 
 namespace softgpu {
 
+class Stream;
+
 class MemAllocAction final : public Action {
  public:
   // INVALID_VALUE for parameters that no graph can have, NOT_SUPPORTED for memory that is not of this device,
@@ -33,6 +35,11 @@ class MemAllocAction final : public Action {
   CUDA_MEM_ALLOC_NODE_PARAMS params_;
   std::vector<CUmemAccessDesc> access_;
 };
+
+// Stream-ordered memory of a stream that captures becomes nodes of the graph (CUDA C++ Programming Guide,
+// "Graph Memory Nodes"). INVALID_VALUE for a free of what the graph does not allocate, or frees already.
+CUresult CaptureAllocation(Stream& stream, uint64_t bytes, CUdeviceptr* address);
+CUresult CaptureFree(Stream& stream, CUdeviceptr address);
 
 class MemFreeAction final : public Action {
  public:

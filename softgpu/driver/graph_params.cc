@@ -7,6 +7,7 @@
 #include "softgpu/driver/context.h"
 #include "softgpu/driver/errors.h"
 #include "softgpu/driver/event.h"
+#include "softgpu/driver/graph_conditional.h"
 #include "softgpu/driver/mem_ops.h"
 #include "softgpu/driver/memory_parts.h"
 #include "softgpu/driver/state.h"
@@ -72,7 +73,7 @@ CUresult MakeHost(const CUDA_HOST_NODE_PARAMS& params, ActionPtr* out) {
 CUresult MakeChild(CUgraph handle, ActionPtr* out) {
   std::shared_ptr<Graph> graph = State::Get()->graphs.Find(handle);
   if (graph == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (graph->HasMemoryNodes()) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!graph->MayBeCloned()) return CUDA_ERROR_NOT_SUPPORTED;
   *out = std::make_shared<ChildAction>(graph->Clone());
   return CUDA_SUCCESS;
 }
@@ -122,7 +123,7 @@ CUresult MakeAny(Context& context, const CUgraphNodeParams& params, ActionPtr* o
       return MakeMemOps({params.memOp.ctx, params.memOp.count, params.memOp.paramArray, params.memOp.flags},
                         out);
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
-      return NotSupported("graph node: conditional", &said);
+      return ConditionalAction::Create(params.conditional, out);
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
       return NotSupported("graph node: memory through cuGraphAddNode", &said);

@@ -8,6 +8,7 @@
 #include "base/raw_log.h"
 #include "softgpu/driver/context.h"
 #include "softgpu/driver/device_heap.h"
+#include "softgpu/driver/graph_conditional.h"
 #include "softgpu/driver/library.h"
 #include "softgpu/driver/memory_parts.h"
 #include "softgpu/driver/native_call.h"
@@ -63,6 +64,9 @@ class LaunchServices final : public exec::DeviceServices {
   void Print(std::string_view text) override { context_.print().Append(*output_, text); }
   uint64_t Malloc(uint64_t bytes) override { return context_.heap().Malloc(bytes); }
   void Free(uint64_t address) override { context_.heap().Free(address); }
+  bool SetCondition(uint64_t handle, uint32_t value) override {
+    return Condition::Set(context_.handle(), handle, value);
+  }
   const exec::TextureView* FindTexture(uint64_t handle) override {
     return State::Get()->memory().textures().Find(handle, context_.handle(), false);
   }

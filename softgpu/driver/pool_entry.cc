@@ -6,6 +6,7 @@
 
 #include "softgpu/driver/context.h"
 #include "softgpu/driver/entry.h"
+#include "softgpu/driver/graph_memory.h"
 #include "softgpu/driver/memory_parts.h"
 #include "softgpu/driver/state.h"
 #include "softgpu/driver/stream.h"
@@ -38,8 +39,7 @@ CUresult AllocateAsync(CUdeviceptr* address, size_t bytes, bool current, CUmemor
   std::shared_ptr<MemPool> pool =
       current ? Pools(entry).Current(stream->context().ordinal()) : Pools(entry).Find(handle);
   if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // Memory that belongs to a graph is not offered.
-  if (stream->capture() != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (stream->capture() != nullptr) return CaptureAllocation(*stream, bytes, address);
   return AllocateOrMakeRoom(entry, *pool, *stream, bytes, address);
 }
 
@@ -113,7 +113,7 @@ CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   CUresult error = CUDA_SUCCESS;
   std::shared_ptr<Stream> stream = ResolveStream(entry.context(), hStream, &error);
   if (stream == nullptr) return error;
-  if (stream->capture() != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (stream->capture() != nullptr) return CaptureFree(*stream, dptr);
   std::optional<Block> block = entry.state().memory().manager().FindBlock(dptr);
   if (!block || block->base != dptr) return CUDA_ERROR_INVALID_VALUE;
   if (block->kind == BlockKind::kDevice) return FreePlainAsync(entry, *stream, *block);

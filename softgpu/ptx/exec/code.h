@@ -102,7 +102,7 @@ struct CallSlot {
 };
 
 // What a function does when it is called and is not written in PTX.
-enum class Builtin : uint8_t { kNone, kVprintf, kMalloc, kFree, kAssertFail };
+enum class Builtin : uint8_t { kNone, kVprintf, kMalloc, kFree, kAssertFail, kSetConditional };
 
 struct CallSite {
   const Function* callee = nullptr;  // null: indirect, the address is in row inst->a

@@ -50,6 +50,8 @@ class DeviceServices {
   // Device-side malloc/free; 0 when the heap (CU_LIMIT_MALLOC_HEAP_SIZE) is used up.
   virtual uint64_t Malloc(uint64_t bytes) = 0;
   virtual void Free(uint64_t address) = 0;
+  // The value of a conditional node of a graph; false when the handle is none of this context.
+  virtual bool SetCondition(uint64_t /*handle*/, uint32_t /*value*/) { return false; }
   // Null when the handle is not a live texture/surface object of this context.
   virtual const TextureView* FindTexture(uint64_t handle) = 0;
   virtual const TextureView* FindSurface(uint64_t handle) = 0;

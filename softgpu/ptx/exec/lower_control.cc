@@ -25,6 +25,7 @@ constexpr BuiltinName kBuiltins[] = {
     {"malloc", Builtin::kMalloc},
     {"free", Builtin::kFree},
     {"__assertfail", Builtin::kAssertFail},
+    {"cudaGraphSetConditional", Builtin::kSetConditional},
 };
 
 Builtin FindBuiltin(const std::string& name) {

@@ -1,4 +1,5 @@
-// Functions that PTX calls and the device runtime provides: vprintf, malloc, free, __assertfail.
+// Functions that PTX calls and the device runtime provides: vprintf, malloc, free, __assertfail,
+// cudaGraphSetConditional.
 #include <cstring>
 
 #include "softgpu/ptx/exec/format.h"
@@ -109,6 +110,12 @@ const Inst* OpBuiltin(Warp& w, const Inst* i) {
         break;
       case Builtin::kAssertFail:
         PrintAssertion(w, call, lane);
+        break;
+      case Builtin::kSetConditional:
+        if (!services->SetCondition(call.Argument(0), static_cast<uint32_t>(call.Argument(1)))) {
+          return w.Fault(FaultKind::kIllegalAddress, i, lane,
+                         "cudaGraphSetConditional of a handle that is none of this context");
+        }
         break;
       case Builtin::kNone:
         break;
