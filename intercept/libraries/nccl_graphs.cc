@@ -2,13 +2,33 @@
 
 #include <cuda.h>
 
+#include <algorithm>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "intercept/captures.h"
+#include "replay/graph_records.h"
 #include "replay/object_table.h"
 
 namespace stasis::nccl {
+
+namespace {
+
+bool AnyGraph() {
+  const std::vector<replay::RecordPtr> graphs =
+      replay::ObjectTable::Get().InOrder(replay::ObjectKind::kGraph);
+  return std::any_of(graphs.begin(), graphs.end(), [](const replay::RecordPtr& record) {
+    return std::dynamic_pointer_cast<replay::GraphRecord>(record) != nullptr;
+  });
+}
+
+bool AnyExecutableGraph() {
+  return !replay::ObjectTable::Get().InOrder(replay::ObjectKind::kGraphExec).empty();
+}
+
+}  // namespace
 
 void NoteCaptured(const CommPtr& comm, cudaStream_t stream, const char* call) {
   if (CapturesInProgress() == 0) return;
@@ -28,10 +48,8 @@ Status CheckCaptured(const CommPtr& comm) {
     call = comm->captured;
   }
   if (call.empty()) return {};
-  replay::ObjectTable& table = replay::ObjectTable::Get();
-  const bool alive = !table.InOrder(replay::ObjectKind::kGraph).empty() ||
-                     !table.InOrder(replay::ObjectKind::kGraphExec).empty() || CapturesInProgress() != 0;
-  if (alive) return Status(StatusCode::kUnsupported, call + " captured into a graph");
+  if (AnyGraph() || AnyExecutableGraph() || CapturesInProgress() != 0)
+    return Status(StatusCode::kUnsupported, call + " captured into a graph");
   std::lock_guard<std::mutex> lock(CommBook::Get().mutex);
   comm->captured.clear();
   return {};

@@ -150,6 +150,230 @@ class NcclTest(unittest.TestCase):
         self.check_disturbed("threads", 4, 150, turned, [RECONSTRUCT])
         self.check_disturbed("churn", 4, 60, turned, [RECONSTRUCT])
 
+    # ---- step by step
+
+    def steps(self):
+        """nccl_steps as a task, and the connection to it."""
+        folder = self.enterContext(tempfile.TemporaryDirectory(prefix="stasis-task-"))
+        program = Steps(self, **self.managed(folder))
+        return program, self.enterContext(wait_for_task(folder, program.process.pid))
+
+    def two_ranks(self, how="init"):
+        program, task = self.steps()
+        program.both("open")
+        if how == "init-all":
+            self.assertEqual(program.main("init-all"), "ncclSuccess")
+        else:
+            self.assertEqual(program.main("id"), "ncclSuccess")
+            self.assertEqual(program.both(how), ["ncclSuccess"] * 2)
+        return program, task
+
+    def pause_and_resume(self, task, strategy=RECONSTRUCT, placements=()):
+        task.unpause(task.pause(strategy), self.driver, placements)
+
+    def check_works(self, program):
+        program.both("fill")
+        self.assertEqual(program.both("reduce"), ["ncclSuccess"] * 2)
+        self.assertEqual(program.both("value"), ["3", "3"])
+
+    def refusal(self, task, deadline_ms=20000):
+        """What a pause has against the program, which then goes on."""
+        with self.assertRaises(TaskError) as raised:
+            task.quiesce(deadline_ms)
+        task.resume()
+        return raised.exception
+
+    def quiesce_meanwhile(self, task):
+        quiesce = threading.Thread(target=task.quiesce)
+        quiesce.start()
+        return quiesce
+
+    def check_missing(self, task, call):
+        error = self.refusal(task, deadline_ms=300)
+        self.assertEqual(error.code, "TIMEOUT")
+        missing = [blocker for _, blocker in error.blockers]
+        self.assertIn(call, missing)
+        self.assertIn(f"NCCL: {missing[0]} is missing", str(error))
+
+    def test_a_missing_partner_is_named_and_the_program_goes_on(self):
+        program, task = self.two_ranks()
+        self.assertEqual(program.rank(0, "reduce"), "ncclSuccess")
+        self.check_missing(task, "ncclAllReduce #1 of rank 1")
+        self.assertEqual(program.rank(1, "reduce"), "ncclSuccess")
+        self.assertEqual(program.both("value"), ["3", "3"])
+        self.pause_and_resume(task)
+        self.assertEqual(program.rank(1, "send"), "ncclSuccess")
+        self.check_missing(task, "ncclRecv #1 of rank 0 from rank 1")
+        program.both("group-start")
+        self.check_missing(task, "ncclGroupEnd")
+        self.assertEqual(program.rank(0, "receive"), "ncclSuccess")
+        program.both("group-end")
+        self.pause_and_resume(task)
+        self.check_works(program)
+        self.assertEqual(program.both("destroy"), ["ncclSuccess"] * 2)
+        self.assertEqual(program.end(), 0)
+
+    def test_a_pause_waits_for_the_partner(self):
+        program, task = self.two_ranks()
+        self.assertEqual(program.rank(0, "reduce"), "ncclSuccess")
+        answer = self.quiesce_meanwhile(task)
+        program.send("reduce 1")
+        answer.join()
+        extents = task.handover()
+        task.release(RECONSTRUCT)
+        task.unpause(extents, self.driver)
+        self.assertEqual(program.answer("reduce 1"), "ncclSuccess")
+        self.assertEqual(program.both("value"), ["3", "3"])
+        self.assertEqual(program.end(), 0)
+
+    def test_creation_waits_inside_for_the_other_rank(self):
+        for how in ("init", "init-polite"):
+            with self.subTest(how=how):
+                program, task = self.steps()
+                program.both("open")
+                self.assertEqual(program.main("id"), "ncclSuccess")
+                self.check_missing(task, "ncclCommInitRank with an id of ncclGetUniqueId")
+                program.send(f"{how} 0")
+                answer = self.quiesce_meanwhile(task)
+                program.send(f"{how} 1")
+                answer.join()
+                extents = task.handover()
+                task.release(RECONSTRUCT)
+                task.unpause(extents, self.driver)
+                self.assertEqual([program.answer(f"{how} {r}") for r in (0, 1)], ["ncclSuccess"] * 2)
+                self.check_works(program)
+                self.assertEqual(program.end(), 0)
+
+    def test_everything_of_a_communicator_comes_back(self):
+        for how in ("init", "init-all", "init-polite"):
+            for strategy in STRATEGIES:
+                with self.subTest(how=how, strategy=strategy):
+                    program, task = self.two_ranks(how)
+                    # What does not block goes on behind the call.
+                    if how != "init-polite":
+                        self.assertEqual(program.both("split"), ["ncclSuccess"] * 2)
+                        for step in ("register", "window", "operator"):
+                            self.assertEqual(program.both(step), ["ncclSuccess"] * 2, step)
+                    before = [program.main("handles"), program.both("facts")]
+                    for pause in range(4):
+                        placements = [(d, (d + pause) % DEVICES) for d in range(DEVICES)] if strategy == RECONSTRUCT else ()
+                        self.pause_and_resume(task, strategy, placements)
+                        self.check_works(program)
+                        self.assertEqual([program.main("handles"), program.both("facts")], before)
+                        if how == "init-polite":
+                            continue
+                        program.both("fill")
+                        self.assertEqual(program.both("reduce-child"), ["ncclSuccess"] * 2)
+                        self.assertEqual(program.both("value"), ["3", "3"])
+                        self.assertEqual(program.both("floats"), ["ncclSuccess 3.000000"] * 2)
+                    if how != "init-polite":
+                        for step in ("drop-window", "deregister", "drop-operator", "destroy-child"):
+                            self.assertEqual(program.both(step), ["ncclSuccess"] * 2, step)
+                    self.assertEqual(program.both("destroy"), ["ncclSuccess"] * 2)
+                    self.pause_and_resume(task, strategy)
+                    self.assertEqual(program.end(), 0)
+
+    def test_what_has_ended_stays_so(self):
+        program, task = self.two_ranks()
+        self.assertEqual(program.both("finalize"), ["ncclSuccess"] * 2)
+        facts = program.both("facts")
+        self.pause_and_resume(task)
+        self.assertEqual(program.both("facts"), facts)
+        self.assertEqual(program.both("async"), ["ncclSuccess ncclSuccess"] * 2)
+        self.assertEqual(program.both("destroy"), ["ncclSuccess"] * 2)
+        self.pause_and_resume(task)
+        self.assertEqual(program.main("id"), "ncclSuccess")
+        self.assertEqual(program.both("init"), ["ncclSuccess"] * 2)
+        self.check_works(program)
+        self.assertEqual(program.end(), 0)
+
+    def test_an_abort_ends_what_a_pause_waits_for(self):
+        program, task = self.two_ranks()
+        self.assertEqual(program.rank(0, "reduce"), "ncclSuccess")
+        program.send("sync 0")
+        self.check_missing(task, "ncclAllReduce #1 of rank 1")
+        self.assertEqual(program.main("abort-0"), "ncclSuccess")
+        program.answer("sync 0")
+        # Rank 1 alone is of no use, and nothing more is made of it.
+        self.pause_and_resume(task)
+        self.assertEqual(program.main("abort-1"), "ncclSuccess")
+        self.assertEqual(program.main("id"), "ncclSuccess")
+        self.assertEqual(program.both("init"), ["ncclSuccess"] * 2)
+        self.pause_and_resume(task)
+        self.check_works(program)
+        self.assertEqual(program.end(), 0)
+
+    def test_operations_in_graphs_are_refused_as_long_as_there_are_graphs(self):
+        program, task = self.two_ranks()
+        self.assertEqual(program.both("capture"), ["ncclSuccess"] * 2)
+        for _ in range(2):
+            error = self.refusal(task)
+            self.assertEqual((error.code, "ncclAllReduce captured into a graph" in str(error)), ("UNSUPPORTED", True), error)
+            program.both("fill")
+            self.assertEqual(program.both("launch"), ["cudaSuccess"] * 2)
+            self.assertEqual(program.both("value"), ["3", "3"])
+        program.rank(0, "drop-graph")
+        self.assertEqual(self.refusal(task).code, "UNSUPPORTED")
+        program.rank(1, "drop-graph")
+        self.pause_and_resume(task)
+        self.check_works(program)
+        self.assertEqual(program.end(), 0)
+
+    def test_a_revoked_communicator_is_refused(self):
+        program, task = self.two_ranks()
+        if program.both("revoke") != ["ncclSuccess"] * 2:
+            self.fail("the library does not revoke")
+        error = self.refusal(task)
+        self.assertEqual((error.code, "ncclCommRevoke" in str(error)), ("UNSUPPORTED", True), error)
+        self.assertEqual(program.both("abort"), ["ncclSuccess"] * 2)
+        self.pause_and_resume(task)
+        self.assertEqual(program.end(), 0)
+
+    def test_communicators_between_processes_are_refused(self):
+        programs = [self.steps() for _ in range(2)]
+        first, second = programs[0][0], programs[1][0]
+        self.assertEqual(first.main("id"), "ncclSuccess")
+        second.send("take-id " + first.main("show-id"))
+        second.answer("take-id")
+        for r, (program, _) in enumerate(programs):
+            program.rank(r, "open")
+            program.send(f"init {r}")
+        for r, (program, _) in enumerate(programs):
+            self.assertEqual(program.answer(f"init {r}"), "ncclSuccess")
+        for r, (program, task) in enumerate(programs):
+            error = self.refusal(task)
+            self.assertEqual(error.code, "UNSUPPORTED")
+            self.assertIn(f"ncclCommInitRank: rank {r} of 2: the other ranks are in other processes", str(error))
+        for r, (program, _) in enumerate(programs):
+            self.assertEqual(program.rank(r, "reduce"), "ncclSuccess")
+        for r, (program, _) in enumerate(programs):
+            self.assertEqual(program.rank(r, "value"), "3")
+            program.send(f"destroy {r}")
+        for r, (program, task) in enumerate(programs):
+            self.assertEqual(program.answer(f"destroy {r}"), "ncclSuccess")
+            self.pause_and_resume(task)
+            self.assertEqual(program.end(), 0)
+
+    def test_nothing_is_left_behind(self):
+        program, task = self.two_ranks()
+        for step in ("split", "register", "window", "operator"):
+            self.assertEqual(program.both(step), ["ncclSuccess"] * 2, step)
+
+        def held():
+            folder = f"/proc/{program.process.pid}"
+            return (len(os.listdir(f"{folder}/fd")), len(os.listdir(f"{folder}/task")), task.status()["records"],
+                    [device["memory_used"] for device in self.node.devices()])
+
+        for strategy in STRATEGIES:
+            self.pause_and_resume(task, strategy)
+            self.check_works(program)
+            before = held()
+            for _ in range(100 if FULL else 20):
+                self.pause_and_resume(task, strategy)
+            self.check_works(program)
+            self.assertEqual(held(), before)
+        self.assertEqual(program.end(), 0)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -188,6 +188,16 @@ static std::map<std::string, std::function<std::string(int)>> RankSteps() {
 static std::map<std::string, std::function<std::string()>> MainSteps() {
   return {
       {"id", [] { return Name(ncclGetUniqueId(&id)); }},
+      {"show-id",
+       [] {
+         std::string hex;
+         char digits[3];
+         for (const char byte : id.internal) {
+           std::snprintf(digits, sizeof digits, "%02x", static_cast<unsigned char>(byte));
+           hex += digits;
+         }
+         return hex;
+       }},
       {"init-all", [] { return Name(ncclCommInitAll(comm, kRanks, nullptr)); }},
       {"abort-0", [] { return Name(ncclCommAbort(comm[0])); }},
       {"abort-1", [] { return Name(ncclCommAbort(comm[1])); }},
@@ -198,6 +208,13 @@ static std::map<std::string, std::function<std::string()>> MainSteps() {
          return line.str();
        }},
   };
+}
+
+// An id that another process has shown.
+static void TakeId(const std::string& hex) {
+  for (size_t i = 0; i < sizeof id.internal; ++i)
+    id.internal[i] = static_cast<char>(std::stoi(hex.substr(2 * i, 2), nullptr, 16));
+  Say("take-id");
 }
 
 // Does what it is given, one after the other.
@@ -243,7 +260,9 @@ int main() {
   Say("ready");
   for (std::string line; std::getline(std::cin, line);) {
     const size_t space = line.find(' ');
-    if (space == std::string::npos) {
+    if (line.rfind("take-id ", 0) == 0) {
+      TakeId(line.substr(space + 1));
+    } else if (space == std::string::npos) {
       Say(line + " " + known.at(line)());
     } else {
       workers[line[space + 1] - '0'].Give(line.substr(0, space));
