@@ -20,6 +20,7 @@ struct Config {
   int device = 0;
   int log_every = 1;
   bool reference = false;
+  bool blas = false;  // cuBLAS multiplies the matrices
   std::string text;
 
   int Rows() const { return batch * context; }

@@ -7,6 +7,7 @@
 #include "device_array.h"
 #include "kernels.h"
 #include "model.h"
+#include "products.h"
 
 namespace gpt {
 namespace {
@@ -83,6 +84,7 @@ class DeviceModel : public Model {
       : config_(config),
         parameters_(parameters),
         stream_(config.device),
+        products_(config.blas ? MakeBlasProducts(stream_.get()) : MakeKernelProducts(stream_.get())),
         values_(parameters.count),
         slopes_(parameters.count),
         adam_mean_(parameters.count),
@@ -152,7 +154,7 @@ class DeviceModel : public Model {
   }
 
   void ForwardLinear(const LinearTensors& tensors, Matrix in, Matrix out) {
-    sample::Multiply(in, Value(tensors.weights), out, stream());
+    products_->Multiply(in, Value(tensors.weights), out);
     sample::AddBias(out, Value(tensors.bias).data, stream());
   }
 
@@ -179,7 +181,7 @@ class DeviceModel : public Model {
     }
     ForwardNorm(parameters_.final_norm, Narrow(out_), final_norm_);
     const Matrix logits = Rows(logits_, parameters_.head.columns);
-    sample::Multiply(Narrow(final_norm_.out), Value(parameters_.head), logits, stream());
+    products_->Multiply(Narrow(final_norm_.out), Value(parameters_.head), logits);
     SoftmaxLoss(logits, targets_.data(), losses_.data(), stream());
     sample::Mean(losses_.data(), config_.Rows(), loss_.data(), stream());
   }
@@ -191,9 +193,9 @@ class DeviceModel : public Model {
   }
 
   void BackwardLinear(const LinearTensors& tensors, Matrix in, Matrix out_slope, Matrix in_slope) {
-    sample::MultiplyTransposedLeft(in, out_slope, Slope(tensors.weights), stream());
+    products_->MultiplyTransposedLeft(in, out_slope, Slope(tensors.weights));
     sample::SumRows(out_slope, Slope(tensors.bias).data, stream());
-    sample::MultiplyTransposedRight(out_slope, Value(tensors.weights), in_slope, stream());
+    products_->MultiplyTransposedRight(out_slope, Value(tensors.weights), in_slope);
   }
 
   void BackwardHidden(const BlockTensors& tensors, const BlockValues& values) {
@@ -216,8 +218,8 @@ class DeviceModel : public Model {
 
   void Backward() {
     const Matrix logits = Rows(logits_, parameters_.head.columns);
-    sample::MultiplyTransposedLeft(Narrow(final_norm_.out), logits, Slope(parameters_.head), stream());
-    sample::MultiplyTransposedRight(logits, Value(parameters_.head), Narrow(scratch_.narrow), stream());
+    products_->MultiplyTransposedLeft(Narrow(final_norm_.out), logits, Slope(parameters_.head));
+    products_->MultiplyTransposedRight(logits, Value(parameters_.head), Narrow(scratch_.narrow));
     CUDA_CHECK(cudaMemsetAsync(slope_.data(), 0, slope_.bytes(), stream()));
     BackwardNorm(parameters_.final_norm, Narrow(out_), final_norm_, Narrow(scratch_.narrow));
     for (size_t i = blocks_.size(); i-- > 0;) {
@@ -242,6 +244,7 @@ class DeviceModel : public Model {
   const Config config_;
   const Parameters parameters_;
   Stream stream_;
+  const std::unique_ptr<Products> products_;
   DeviceArray<float> values_;
   DeviceArray<float> slopes_;
   DeviceArray<float> adam_mean_;

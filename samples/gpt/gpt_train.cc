@@ -1,6 +1,7 @@
-// Trains a small transformer to predict the next character of a text, with kernels of its own. The same
-// options give the same bits on the same device, whatever else runs there. With --reference the training runs
-// on the host alone, in double precision and in code of its own; README.md states how far the two may differ.
+// Trains a small transformer to predict the next character of a text, with kernels of its own, or with --blas
+// cuBLAS for the products of matrices. The same options give the same bits on the same device, whatever else
+// runs there. With --reference the training runs on the host alone, in double precision and in code of its
+// own; README.md states how far the two may differ.
 #include <stdio.h>
 
 #include "../common/fail.h"
@@ -33,6 +34,7 @@ gpt::Config ParseConfig(int argc, char** argv) {
   options.Integer("--device", &config.device, 0, 1023, "CUDA device");
   options.Integer("--log-every", &config.log_every, 1, 100000000, "steps between lines");
   options.Text("--text", &config.text, "any file");
+  options.Flag("--blas", &config.blas, "multiply matrices by cuBLAS");
   options.Flag("--reference", &config.reference, "train on the host, without CUDA");
   options.Parse(argc, argv);
   if (config.width % config.heads != 0)

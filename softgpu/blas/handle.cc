@@ -182,4 +182,52 @@ cublasStatus_t cublasGetEmulationStrategy(cublasHandle_t handle,
   return Get(handle, &Handle::emulation, emulationStrategy);
 }
 
+cublasStatus_t cublasSetEmulationSpecialValuesSupport(cublasHandle_t handle,
+                                                      cudaEmulationSpecialValuesSupport mask) {
+  constexpr int kKnown =
+      CUDA_EMULATION_SPECIAL_VALUES_SUPPORT_INFINITY | CUDA_EMULATION_SPECIAL_VALUES_SUPPORT_NAN;
+  bool valid = mask == CUDA_EMULATION_SPECIAL_VALUES_SUPPORT_DEFAULT || (mask & ~kKnown) == 0;
+  return Set(handle, &Handle::special_values, valid, mask);
+}
+cublasStatus_t cublasGetEmulationSpecialValuesSupport(cublasHandle_t handle,
+                                                      cudaEmulationSpecialValuesSupport* mask) {
+  return Get(handle, &Handle::special_values, mask);
+}
+
+cublasStatus_t cublasSetFixedPointEmulationMantissaControl(cublasHandle_t handle,
+                                                           cudaEmulationMantissaControl mantissaControl) {
+  bool valid = mantissaControl == CUDA_EMULATION_MANTISSA_CONTROL_DYNAMIC ||
+               mantissaControl == CUDA_EMULATION_MANTISSA_CONTROL_FIXED;
+  return Set(handle, &Handle::mantissa_control, valid, mantissaControl);
+}
+cublasStatus_t cublasGetFixedPointEmulationMantissaControl(cublasHandle_t handle,
+                                                           cudaEmulationMantissaControl* mantissaControl) {
+  return Get(handle, &Handle::mantissa_control, mantissaControl);
+}
+
+cublasStatus_t cublasSetFixedPointEmulationMaxMantissaBitCount(cublasHandle_t handle,
+                                                               int maxMantissaBitCount) {
+  return Set(handle, &Handle::max_mantissa_bits, maxMantissaBitCount >= 0, maxMantissaBitCount);
+}
+cublasStatus_t cublasGetFixedPointEmulationMaxMantissaBitCount(cublasHandle_t handle,
+                                                               int* maxMantissaBitCount) {
+  return Get(handle, &Handle::max_mantissa_bits, maxMantissaBitCount);
+}
+
+cublasStatus_t cublasSetFixedPointEmulationMantissaBitOffset(cublasHandle_t handle, int mantissaBitOffset) {
+  return Set(handle, &Handle::mantissa_bit_offset, true, mantissaBitOffset);
+}
+cublasStatus_t cublasGetFixedPointEmulationMantissaBitOffset(cublasHandle_t handle, int* mantissaBitOffset) {
+  return Get(handle, &Handle::mantissa_bit_offset, mantissaBitOffset);
+}
+
+cublasStatus_t cublasSetFixedPointEmulationMantissaBitCountPointer(cublasHandle_t handle,
+                                                                   int* mantissaBitCount) {
+  return Set(handle, &Handle::mantissa_bits, true, mantissaBitCount);
+}
+cublasStatus_t cublasGetFixedPointEmulationMantissaBitCountPointer(cublasHandle_t handle,
+                                                                   int** mantissaBitCount) {
+  return Get(handle, &Handle::mantissa_bits, mantissaBitCount);
+}
+
 }  // extern "C"

@@ -36,6 +36,12 @@ struct Handle {
   cublasMath_t math = CUBLAS_DEFAULT_MATH;
   int sm_count = 0;
   cublasEmulationStrategy_t emulation = CUBLAS_EMULATION_STRATEGY_DEFAULT;
+  // Kept for the getters: nothing is emulated.
+  cudaEmulationSpecialValuesSupport special_values = CUDA_EMULATION_SPECIAL_VALUES_SUPPORT_DEFAULT;
+  cudaEmulationMantissaControl mantissa_control = CUDA_EMULATION_MANTISSA_CONTROL_DYNAMIC;
+  int max_mantissa_bits = 0;
+  int mantissa_bit_offset = 0;
+  int* mantissa_bits = nullptr;
   std::atomic<unsigned> next_result{0};
 };
 

@@ -37,8 +37,7 @@ class Samples(unittest.TestCase):
         return result.stdout
 
     def reference(self, *command):
-        result = subprocess.run([*command, "--reference"], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                                timeout=240, check=False)
+        result = self.node.run(*command, "--reference", timeout=240)
         self.assertEqual(result.returncode, 0, result.stderr)
         return result.stdout
 
@@ -71,6 +70,13 @@ class Samples(unittest.TestCase):
         first = self.run_ok(*command)
         self.check_losses(first, self.reference(*command))
         self.assertEqual(first, self.run_ok(*command))
+
+    def test_gpt_train_on_cublas(self):
+        command = [sample("gpt_train"), "--steps", "12"]
+        first = self.run_ok(*command, "--blas")
+        self.check_losses(first, self.reference(*command))
+        self.assertEqual(first, self.run_ok(*command, "--blas", "--device", "1"))
+        self.assertNotEqual(line_of(first, "sha256"), line_of(self.run_ok(*command), "sha256"))
 
     def test_stencil_is_exact(self):
         reference = line_of(self.reference(sample("stencil")), "sha256")
