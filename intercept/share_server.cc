@@ -11,25 +11,30 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <new>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/files.h"
 #include "base/message.h"
 #include "base/payload.h"
 #include "base/raw_log.h"
 #include "base/unix_socket.h"
 #include "intercept/own_descriptors.h"
 #include "intercept/process.h"
+#include "replay/shared_events.h"
 #include "vmm/virtual_memory.h"
 
 namespace stasis {
 namespace {
 
 constexpr uint64_t kTicketMagic = 0x314b43495453;  // "STICK1"
-constexpr uint32_t kGive = 1, kGiven = 2, kGone = 3;
+constexpr uint32_t kGive = 1, kGiven = 2, kGone = 3, kGiveEvent = 4;
 // Whoever has the memory answers at once; who does not is of no use.
 constexpr std::chrono::seconds kAnswerTime(20), kRequestTime(5);
 
@@ -153,24 +158,41 @@ class ShareServer {
     if (share != 0) vmm::VirtualMemory::Get().TicketGone(share);
   }
 
+  static Message Give(uint64_t key) {
+    Result<vmm::SharedMemory> memory = vmm::GiveMemory(key);
+    Message answer;
+    answer.type = memory.ok() ? kGiven : kGone;
+    if (memory.ok()) {
+      answer.payload = vmm::Encode(*memory);
+      answer.fds = std::move(memory->fds);
+    }
+    return answer;
+  }
+
+  static Message GiveEvent(uint64_t key) {
+    const std::optional<CUipcEventHandle> handle = replay::SharedEvents::Get().Find(key);
+    Message answer;
+    answer.type = handle ? kGiven : kGone;
+    if (handle) {
+      PayloadWriter out;
+      out.Bytes(std::as_bytes(std::span(&*handle, 1)));
+      answer.payload = out.Take();
+    }
+    return answer;
+  }
+
   static void Answer(int connection) {
     const Result<PeerCredentials> peer = GetPeerCredentials(connection);
     if (!peer.ok() || (peer->uid != geteuid() && peer->uid != 0)) return;
     const Deadline deadline = Deadline::After(kRequestTime);
     MessageDecoder decoder;
     Result<Message> request = ReceiveMessage(connection, decoder, deadline);
-    if (!request.ok() || request->type != kGive) return;
+    if (!request.ok()) return;
     PayloadReader in(request->payload);
     const uint64_t key = in.U64();
-    Result<vmm::SharedMemory> memory =
-        in.Finish().ok() ? vmm::GiveMemory(key) : Status(StatusCode::kCorrupt, "no request");
-    Message answer;
+    if (!in.Finish().ok()) return;
+    Message answer = request->type == kGive ? Give(key) : GiveEvent(key);
     answer.request_id = request->request_id;
-    answer.type = memory.ok() ? kGiven : kGone;
-    if (memory.ok()) {
-      answer.payload = vmm::Encode(*memory);
-      answer.fds = std::move(memory->fds);
-    }
     (void)SendMessage(connection, std::move(answer), deadline);
   }
 
@@ -182,18 +204,23 @@ class ShareServer {
   std::vector<Held> held_;
 };
 
-Result<vmm::SharedMemory> Ask(const ShareTicket& ticket) {
+Result<Message> Ask(const ShareTicket& ticket, uint32_t what) {
   const Deadline deadline = Deadline::After(kAnswerTime);
   ASSIGN_OR_RETURN(Fd socket, ConnectUnix(SocketOf(ticket.pid), deadline));
   PayloadWriter out;
   out.U64(ticket.key);
   Message request;
-  request.type = kGive;
+  request.type = what;
   request.payload = out.Take();
   RETURN_IF_ERROR(SendMessage(socket.get(), std::move(request), deadline));
   MessageDecoder decoder;
   ASSIGN_OR_RETURN(Message answer, ReceiveMessage(socket.get(), decoder, deadline));
-  if (answer.type != kGiven) return Status(StatusCode::kNotFound, "the memory is gone");
+  if (answer.type != kGiven) return Status(StatusCode::kNotFound, "it is gone");
+  return answer;
+}
+
+Result<vmm::SharedMemory> AskForMemory(const ShareTicket& ticket) {
+  ASSIGN_OR_RETURN(Message answer, Ask(ticket, kGive));
   ASSIGN_OR_RETURN(vmm::SharedMemory memory, vmm::DecodeSharedMemory(answer.payload));
   memory.fds = std::move(answer.fds);
   if (memory.fds.size() != memory.pieces.size())
@@ -232,11 +259,35 @@ std::optional<ShareTicket> ReadTicket(int fd) {
 }
 
 Result<vmm::SharedMemory> FetchMemory(const ShareTicket& ticket) {
-  Result<vmm::SharedMemory> memory = ticket.pid == getpid() ? vmm::GiveMemory(ticket.key) : Ask(ticket);
+  Result<vmm::SharedMemory> memory =
+      ticket.pid == getpid() ? vmm::GiveMemory(ticket.key) : AskForMemory(ticket);
   if (!memory.ok())
     RawLog(LogLevel::kWarning, "device memory of process %d, as far as it is one of this task: %s",
            static_cast<int>(ticket.pid), memory.status().ToString().c_str());
   return memory;
+}
+
+std::optional<CUipcEventHandle> FetchEvent(const ShareTicket& ticket) {
+  const Result<Message> answer = Ask(ticket, kGiveEvent);
+  if (!answer.ok()) return std::nullopt;
+  PayloadReader in(answer->payload);
+  const std::vector<std::byte> bytes = in.Bytes(sizeof(CUipcEventHandle));
+  if (!in.Finish().ok() || bytes.size() != sizeof(CUipcEventHandle)) return std::nullopt;
+  CUipcEventHandle handle;
+  std::memcpy(&handle, bytes.data(), sizeof handle);
+  return handle;
+}
+
+std::optional<CUipcEventHandle> FindSharedEvent(uint64_t key) {
+  const Result<std::vector<std::string>> names = ListFolder(TaskFolder() + "/ctl");
+  if (!names.ok()) return std::nullopt;
+  for (const std::string& name : *names) {
+    if (!name.starts_with("share-") || !name.ends_with(".sock")) continue;
+    const pid_t pid = static_cast<pid_t>(std::strtol(name.c_str() + std::strlen("share-"), nullptr, 10));
+    if (pid <= 0 || pid == getpid()) continue;
+    if (const auto handle = FetchEvent({pid, key})) return handle;
+  }
+  return std::nullopt;
 }
 
 void PauseSharing() {
@@ -252,7 +303,9 @@ void ResumeSharing() {
 
 void ResetSharingAfterFork() {
   // Where nothing was shared nothing exists.
-  if (g_used.exchange(false, std::memory_order_relaxed)) ShareServer::Get().ResetAfterFork();
+  if (!g_used.exchange(false, std::memory_order_relaxed)) return;
+  ShareServer::Get().ResetAfterFork();
+  replay::SharedEvents::Get().ResetAfterFork();
 }
 
 }  // namespace stasis

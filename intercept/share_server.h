@@ -35,6 +35,10 @@ std::optional<ShareTicket> ReadTicket(int fd);
 // The memory, of whichever process of the task has it. kNotFound: none of the task has it now.
 Result<vmm::SharedMemory> FetchMemory(const ShareTicket& ticket);
 
+// The driver's handle of an event that the process of the ticket shares, or any other of the task.
+std::optional<CUipcEventHandle> FetchEvent(const ShareTicket& ticket);
+std::optional<CUipcEventHandle> FindSharedEvent(uint64_t key);
+
 // Before the driver goes: ends the thread and closes its sockets. Later, where somebody has shared, begins
 // again.
 void PauseSharing();

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "replay/current_context.h"
+#include "replay/shared_events.h"
 #include "vmm/real_driver.h"
 
 namespace stasis::replay {
@@ -15,6 +16,13 @@ EventRecord::EventRecord(ContextPtr context, unsigned flags)
       flags_(flags) {}
 
 Status EventRecord::Check() {
+  if (context_ != nullptr && share_key_ == 0) return {};
+  // A process cannot open the event that it has made again itself.
+  for (const RecordPtr& other : ObjectTable::Get().InOrder(ObjectKind::kEvent)) {
+    const auto& event = static_cast<const EventRecord&>(*other);
+    if (share_key_ != 0 && &event != this && event.share_key_ == share_key_)
+      return Errorf(StatusCode::kUnsupported, "cuIpcOpenEventHandle: %s is open twice", Name().c_str());
+  }
   if (context_ != nullptr) return {};
   return Errorf(StatusCode::kUnsupported, "%s was created in a context that cannot be rebuilt",
                 Name().c_str());
@@ -28,6 +36,7 @@ std::optional<double> EventRecord::Place() const {
 Status EventRecord::Destroy() {
   const CurrentContext current(context_->real_context());
   RETURN_IF_ERROR(current.status());
+  if (share_key_ != 0) SharedEvents::Get().Forget(share_key_);
   return DriverStatus(Driver().cuEventDestroy_v2(real_event()), "cuEventDestroy");
 }
 
@@ -35,8 +44,27 @@ Result<uint64_t> EventRecord::Rebuild() {
   const CurrentContext current(context_->real_context());
   RETURN_IF_ERROR(current.status());
   CUevent event = nullptr;
-  RETURN_IF_ERROR(DriverStatus(Driver().cuEventCreate(&event, flags_), "cuEventCreate"));
+  if (share_key_ != 0) {
+    ASSIGN_OR_RETURN(event, RebuildShared());
+  } else {
+    RETURN_IF_ERROR(DriverStatus(Driver().cuEventCreate(&event, flags_), "cuEventCreate"));
+  }
   return reinterpret_cast<uint64_t>(event);
+}
+
+Result<CUevent> EventRecord::RebuildShared() const {
+  SharedEvents& shared = SharedEvents::Get();
+  CUevent event = nullptr;
+  std::optional<CUipcEventHandle> handle = shared.AskOthers(share_key_);
+  if (handle.has_value()) {
+    RETURN_IF_ERROR(DriverStatus(Driver().cuIpcOpenEventHandle(&event, *handle), "cuIpcOpenEventHandle"));
+  } else {
+    handle.emplace();
+    RETURN_IF_ERROR(DriverStatus(Driver().cuEventCreate(&event, flags_), "cuEventCreate"));
+    RETURN_IF_ERROR(DriverStatus(Driver().cuIpcGetEventHandle(&*handle, event), "cuIpcGetEventHandle"));
+  }
+  shared.Note(share_key_, *handle);
+  return event;
 }
 
 Status SaveEventTimes(ContextRecord& context) {

@@ -30,10 +30,20 @@ class EventRecord final : public Record {
   Result<uint64_t> Rebuild() override;
   void set_saved_place(std::optional<double> place) { saved_place_ = place; }
 
+  // Of an event that other processes may have, see SharedEvents; 0: none. `opened`: one of them has made it.
+  uint64_t share_key() const { return share_key_; }
+  void set_share_key(uint64_t key) { share_key_ = key; }
+  bool opened() const { return opened_; }
+  void set_opened() { opened_ = true; }
+
  private:
   const ContextPtr context_;
   const unsigned flags_;
   std::optional<double> saved_place_;
+  uint64_t share_key_ = 0;
+  bool opened_ = false;
+
+  Result<CUevent> RebuildShared() const;
 };
 
 // Part of Save(): finds the places of all timed events of the context.

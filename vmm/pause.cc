@@ -84,6 +84,10 @@ void Settle() {
   VirtualMemory::Get().PlaceExtents();
 }
 
+void DropFree() {
+  Memory::Get().DropFree([](const Arena&) { return true; });
+}
+
 Status CheckReleasable(TaskStrategy strategy) { return HostMemory::Get().CheckReleasable(strategy); }
 
 std::vector<TaskExtent> Extents() {

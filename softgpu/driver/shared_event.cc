@@ -22,6 +22,19 @@ constexpr size_t kPageBytes = 4096;
 // How often a waiting process looks whether it should stop.
 constexpr timespec kLook{0, 50'000'000};
 
+// Another process's descriptor. Who may look at it may take it; others go through /proc, which must show the
+// process under the same number.
+stasis::Fd TakeFd(pid_t pid, int number, uint64_t inode) {
+  stasis::Fd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  stasis::Fd taken(static_cast<int>(syscall(SYS_pidfd_getfd, process.get(), number, 0)));
+  if (taken.valid()) return taken;
+  std::string path = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(number);
+  struct stat info;
+  // The number may be something else's by now: look before opening.
+  if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_ino != inode) return {};
+  return stasis::Fd(open(path.c_str(), O_RDWR | O_CLOEXEC));
+}
+
 }  // namespace
 
 struct SharedEvent::Page {
@@ -67,13 +80,9 @@ CUresult SharedEvent::Open(const CUipcEventHandle& handle, std::shared_ptr<Share
   const Wire wire = std::bit_cast<Wire>(handle);
   if (wire.magic != Wire::kMagic || wire.pid <= 0 || wire.fd < 0) return CUDA_ERROR_INVALID_VALUE;
   if (wire.pid == getpid()) return CUDA_ERROR_INVALID_CONTEXT;
-  std::string path = "/proc/" + std::to_string(wire.pid) + "/fd/" + std::to_string(wire.fd);
+  stasis::Fd fd = TakeFd(wire.pid, wire.fd, wire.inode);
   struct stat info;
-  // The number may be something else's by now: look before opening.
-  if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_ino != wire.inode)
-    return CUDA_ERROR_MAP_FAILED;
-  stasis::Fd fd(open(path.c_str(), O_RDWR | O_CLOEXEC));
-  if (!fd.valid() || fstat(fd.get(), &info) != 0) return CUDA_ERROR_MAP_FAILED;
+  if (!fd.valid() || fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) return CUDA_ERROR_MAP_FAILED;
   if (info.st_ino != wire.inode || info.st_size != kPageBytes) return CUDA_ERROR_MAP_FAILED;
   stasis::Result<stasis::Mapping> page =
       stasis::Mapping::OfFd(fd.get(), 0, kPageBytes, PROT_READ | PROT_WRITE);

@@ -2,7 +2,7 @@
 // of them map. Each recording takes the next number; the event is complete when the latest number is.
 //
 // The process that made the event keeps the page's descriptor open, and a handle says where: process and
-// descriptor number, which the importer opens through /proc, and the inode, which it compares.
+// descriptor number, by which the importer takes it, and the inode, which it compares.
 #ifndef SOFTGPU_DRIVER_SHARED_EVENT_H_
 #define SOFTGPU_DRIVER_SHARED_EVENT_H_
 

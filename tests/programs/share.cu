@@ -2,8 +2,9 @@
 // turns at changing memory that one of them has made, by legacy handles and by descriptors; what is printed says
 // whether each sees what the others have written.
 //
-// usage: share ROUNDS [FILE]    with FILE: says "ready" halfway and goes on once the file exists
-//        share child SOCKET     a child, started by the program itself
+// usage: share ROUNDS ORDER [FILE]    with FILE: says "ready" halfway and goes on once the file exists
+//        share child SOCKET ORDER     a child, started by the program itself
+// ORDER: how one waits for the other's work: "host" (before it is told) or "events" (on the device)
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <dlfcn.h>
@@ -57,9 +58,37 @@ __global__ void Mix(uint32_t* cells, size_t count, uint32_t salt) {
     cells[i] = cells[i] * 1664525u + salt;
 }
 
+cudaStream_t stream;
+bool by_events = false;
+
+void UseDevice(const char* order) {
+  by_events = std::strcmp(order, "events") == 0;
+  CHECK(cudaSetDevice(0));
+  CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+}
+
+// What was given to the stream is for others to see: at once, or once they have waited for the event.
+void Publish(CUevent event) {
+  if (by_events)
+    CHECK(CU(cuEventRecord)(event, stream));
+  else
+    CHECK(cudaStreamSynchronize(stream));
+}
+
+void Await(CUevent event) {
+  if (by_events) CHECK(CU(cuStreamWaitEvent)(stream, event, 0));
+}
+
+CUevent NewSharedEvent() {
+  CUevent event = nullptr;
+  if (by_events) CHECK(CU(cuEventCreate)(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+  return event;
+}
+
 uint32_t SumOf(CUdeviceptr at, size_t bytes) {
   std::vector<uint32_t> cells(bytes / 4);
-  CHECK(cudaMemcpy(cells.data(), reinterpret_cast<void*>(at), cells.size() * 4, cudaMemcpyDeviceToHost));
+  CHECK(cudaMemcpyAsync(cells.data(), reinterpret_cast<void*>(at), cells.size() * 4, cudaMemcpyDeviceToHost, stream));
+  CHECK(cudaStreamSynchronize(stream));
   uint32_t sum = 0;
   for (size_t i = 0; i < cells.size(); ++i) sum = sum * 31 + cells[i];
   return sum;
@@ -72,6 +101,7 @@ struct Letter {
   enum What : int { kMemory, kTurn, kEnd, kAnswer } what = kTurn;
   uint32_t number = 0;
   CUipcMemHandle plain{}, small{};
+  CUipcEventHandle event{};
   size_t size = 0;  // of the memory behind the descriptor
 };
 
@@ -137,8 +167,6 @@ CUdeviceptr Import(int fd, size_t size) {
 }
 
 int Child(int socket) {
-  CHECK(cudaSetDevice(0));
-  CHECK(cudaFree(nullptr));
   int fd = -1;
   const Letter memory = Receive(socket, &fd);
   const CUdeviceptr own = Import(fd, memory.size);
@@ -151,17 +179,33 @@ int Child(int socket) {
   size_t size = 0;
   CHECK(CU(cuMemGetAddressRange)(&base, &size, plain + 100));
   ENSURE(base == plain && size == kPlain);
+  CUevent theirs = nullptr;
+  const CUevent mine = NewSharedEvent();
+  Letter answer;
+  answer.what = Letter::kAnswer;
+  if (by_events) {
+    CHECK(CU(cuIpcOpenEventHandle)(&theirs, memory.event));
+    CHECK(CU(cuIpcGetEventHandle)(&answer.event, mine));
+    CUipcEventHandle none;
+    ENSURE(CU(cuIpcGetEventHandle)(&none, theirs) == CUDA_ERROR_INVALID_VALUE);
+  }
+  Send(socket, answer);
   for (;;) {
     Letter letter = Receive(socket);
     if (letter.what == Letter::kEnd) break;
+    Await(theirs);
     const uint32_t seen = SumOf(own, kOwn) + 3 * SumOf(plain, kPlain) + 5 * SumOf(small, kSmall);
-    Mix<<<4, 128>>>(Cells(own), kOwn / 4, letter.number);
-    Mix<<<4, 128>>>(Cells(plain), kPlain / 4, letter.number + 1);
-    Mix<<<1, 128>>>(Cells(small), kSmall / 4, letter.number + 2);
-    CHECK(cudaDeviceSynchronize());
-    letter.what = Letter::kAnswer;
-    letter.number = seen;
-    Send(socket, letter);
+    Mix<<<4, 128, 0, stream>>>(Cells(own), kOwn / 4, letter.number);
+    Mix<<<4, 128, 0, stream>>>(Cells(plain), kPlain / 4, letter.number + 1);
+    Mix<<<1, 128, 0, stream>>>(Cells(small), kSmall / 4, letter.number + 2);
+    Publish(mine);
+    answer.number = seen;
+    Send(socket, answer);
+  }
+  CHECK(cudaStreamSynchronize(stream));
+  if (by_events) {
+    CHECK(CU(cuEventDestroy)(theirs));
+    CHECK(CU(cuEventDestroy)(mine));
   }
   CHECK(CU(cuIpcCloseMemHandle)(plain));
   CHECK(CU(cuIpcCloseMemHandle)(plain));
@@ -175,9 +219,7 @@ int Child(int socket) {
 
 class Family {
  public:
-  Family() {
-    CHECK(cudaSetDevice(0));
-    CHECK(cudaFree(nullptr));
+  explicit Family(const char* order) : order_(order) {
     CUmemAllocationProp prop{};
     prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
@@ -187,18 +229,21 @@ class Family {
     CHECK(CU(cuMemAlloc)(&neighbour_, kSmall));
     CHECK(CU(cuMemAlloc)(&small_, kSmall));
     CHECK(CU(cuMemAlloc)(&plain_, kPlain));
-    Fill<<<4, 128>>>(Cells(own_), kOwn / 4, 1);
-    Fill<<<4, 128>>>(Cells(plain_), kPlain / 4, 2);
-    Fill<<<1, 128>>>(Cells(small_), kSmall / 4, 3);
-    Fill<<<1, 128>>>(Cells(neighbour_), kSmall / 4, 4);
-    CHECK(cudaDeviceSynchronize());
+    Fill<<<4, 128, 0, stream>>>(Cells(own_), kOwn / 4, 1);
+    Fill<<<4, 128, 0, stream>>>(Cells(plain_), kPlain / 4, 2);
+    Fill<<<1, 128, 0, stream>>>(Cells(small_), kSmall / 4, 3);
+    Fill<<<1, 128, 0, stream>>>(Cells(neighbour_), kSmall / 4, 4);
+    CHECK(cudaStreamSynchronize(stream));
+    CHECK(CU(cuMemAlloc)(&snapshot_, kOwn + kPlain + kSmall));
+    event_ = NewSharedEvent();
     kept_ = Export();
   }
   ~Family() {
     std::printf("neighbour %08x\n", SumOf(neighbour_, kSmall));
     UnmapWhole(own_, kOwn);
     CHECK(CU(cuMemRelease)(handle_));
-    for (CUdeviceptr at : {plain_, small_, neighbour_}) CHECK(CU(cuMemFree)(at));
+    for (CUdeviceptr at : {plain_, small_, neighbour_, snapshot_}) CHECK(CU(cuMemFree)(at));
+    if (by_events) CHECK(CU(cuEventDestroy)(event_));
   }
 
   int Export() {
@@ -215,12 +260,11 @@ class Family {
     const pid_t pid = fork();
     if (pid == 0) {
       close(ends[0]);
-      execl("/proc/self/exe", "share", "child", std::to_string(ends[1]).c_str(), nullptr);
+      execl("/proc/self/exe", "share", "child", std::to_string(ends[1]).c_str(), order_, nullptr);
       std::_Exit(5);
     }
     ENSURE(pid > 0);
     close(ends[1]);
-    children_.push_back({pid, ends[0]});
     Letter letter;
     letter.what = Letter::kMemory;
     letter.size = kOwn;
@@ -229,22 +273,32 @@ class Family {
     CUdeviceptr none = 0;
     ENSURE(CU(cuIpcOpenMemHandle)(&none, letter.plain, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) ==
            CUDA_ERROR_INVALID_CONTEXT);
+    if (by_events) CHECK(CU(cuIpcGetEventHandle)(&letter.event, event_));
     Send(ends[0], letter, fd);
     close(fd);
+    const Letter answer = Receive(ends[0]);
+    CUevent theirs = nullptr;
+    if (by_events) CHECK(CU(cuIpcOpenEventHandle)(&theirs, answer.event));
+    children_.push_back({pid, ends[0], theirs});
     return static_cast<int>(children_.size()) - 1;
   }
 
   void Turn(int child, uint32_t number) {
-    Mix<<<4, 128>>>(Cells(own_), kOwn / 4, number);
-    Mix<<<4, 128>>>(Cells(plain_), kPlain / 4, number + 7);
-    CHECK(cudaDeviceSynchronize());
-    const uint32_t expected = Sum();
+    Mix<<<4, 128, 0, stream>>>(Cells(own_), kOwn / 4, number);
+    Mix<<<4, 128, 0, stream>>>(Cells(plain_), kPlain / 4, number + 7);
+    // What the child must see, which it may change as soon as it is told.
+    Keep(0, own_, kOwn);
+    Keep(kOwn, plain_, kPlain);
+    Keep(kOwn + kPlain, small_, kSmall);
+    Publish(event_);
     Letter letter;
     letter.number = number;
     Send(children_[child].socket, letter);
     const uint32_t seen = Receive(children_[child].socket).number;
+    const uint32_t expected = Sum(snapshot_, snapshot_ + kOwn, snapshot_ + kOwn + kPlain);
+    Await(children_[child].event);
     std::printf("turn %u of child %d: %08x %s, then %08x\n", number, child, seen,
-                seen == expected ? "as written" : "IS NOT WHAT WAS WRITTEN", Sum());
+                seen == expected ? "as written" : "IS NOT WHAT WAS WRITTEN", Sum(own_, plain_, small_));
     std::fflush(stdout);
   }
 
@@ -257,6 +311,7 @@ class Family {
       ENSURE(waitpid(child.pid, &status, 0) == child.pid);
       std::printf("child ended with %d\n", status);
       close(child.socket);
+      if (by_events) CHECK(CU(cuEventDestroy)(child.event));
     }
   }
 
@@ -264,11 +319,20 @@ class Family {
   struct ChildProcess {
     pid_t pid = 0;
     int socket = -1;
+    CUevent event = nullptr;
   };
-  uint32_t Sum() { return SumOf(own_, kOwn) + 3 * SumOf(plain_, kPlain) + 5 * SumOf(small_, kSmall); }
+  void Keep(size_t offset, CUdeviceptr from, size_t size) {
+    CHECK(CU(cuMemcpyDtoDAsync)(snapshot_ + offset, from, size, stream));
+  }
+  static uint32_t Sum(CUdeviceptr own, CUdeviceptr plain, CUdeviceptr small) {
+    return SumOf(own, kOwn) + 3 * SumOf(plain, kPlain) + 5 * SumOf(small, kSmall);
+  }
+
+  const char* const order_;
 
   Handle handle_ = 0;
-  CUdeviceptr own_ = 0, plain_ = 0, small_ = 0, neighbour_ = 0;
+  CUdeviceptr own_ = 0, plain_ = 0, small_ = 0, neighbour_ = 0, snapshot_ = 0;
+  CUevent event_ = nullptr;
   int kept_ = -1;
   std::vector<ChildProcess> children_;
 };
@@ -287,16 +351,18 @@ void AwaitFile(const std::string& file) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc == 3 && std::strcmp(argv[1], "child") == 0) return Child(std::atoi(argv[2]));
-  if (argc < 2) return 2;
+  if (argc < 3) return 2;
+  const bool child = std::strcmp(argv[1], "child") == 0;
+  UseDevice(argv[child ? 3 : 2]);
+  if (child) return Child(std::atoi(argv[2]));
   const uint32_t rounds = static_cast<uint32_t>(std::atoi(argv[1]));
-  Family family;
+  Family family(argv[2]);
   const int first = family.StartChild(family.Export());
   for (uint32_t round = 0; round < rounds; ++round) {
-    if (argc > 2 && round == rounds / 2) {
+    if (argc > 3 && round == rounds / 2) {
       std::printf("ready\n");
       std::fflush(stdout);
-      AwaitFile(argv[2]);
+      AwaitFile(argv[3]);
     }
     family.Turn(first, round);
   }

@@ -38,7 +38,10 @@ class Memory(unittest.TestCase):
         self.through_every_verb("tests/programs/expandable", ROUNDS, SEED)
 
     def test_memory_that_processes_share(self):
-        self.through_every_verb("tests/programs/share", 6)
+        self.through_every_verb("tests/programs/share", 6, "host")
+
+    def test_events_that_processes_share(self):
+        self.through_every_verb("tests/programs/share", 6, "events")
 
     def through_every_verb(self, *program):
         expected = self.undisturbed(*program)
@@ -63,6 +66,15 @@ class Memory(unittest.TestCase):
 
 class MemoryByDriverCheckpoint(Memory):
     strategy = "driver-checkpoint"
+
+    def test_events_that_processes_share(self):
+        """Nobody says that the driver's own checkpoint carries them."""
+        expected = self.undisturbed("tests/programs/share", 6, "events")
+        job = self.start("tests/programs/share", 6, "events", self.go)
+        _, answer = job.refused("pause")
+        self.assertEqual((answer["code"], answer["left"]), ("UNSUPPORTED", "unchanged"), answer)
+        self.assertIn("cuIpcGetEventHandle", answer["message"])
+        self.finish(job, expected)
 
 
 if __name__ == "__main__":
