@@ -245,12 +245,22 @@ bool IsGpuFile(const std::string& path) {
   return path.starts_with("/dev/nvidia") || path.starts_with("/dev/dri/");
 }
 
+bool HasNvml(const std::vector<ProcMap>& maps) {
+  return std::any_of(maps.begin(), maps.end(), [](const ProcMap& map) {
+    return map.path.find("/libnvidia-ml.so") != std::string::npos;
+  });
+}
+
 Status CheckDriverLeft(pid_t pid, const struct stat* library, std::string* remedy) {
   *remedy = "the program can go on; this is a fault of the driver or of stasis: see docs/checkpoint.md";
-  for (const ProcFd& fd : FdsOf(pid)) {
-    if (IsGpuFile(fd.target)) return Refuse(pid, fd.fd, "the driver left " + fd.target + " open");
-  }
   ASSIGN_OR_RETURN(std::vector<ProcMap> maps, MapsOf(pid));
+  for (const ProcFd& fd : FdsOf(pid)) {
+    if (!IsGpuFile(fd.target)) continue;
+    // A process that uses CUDA is made to let go of NVML; one that only watches the devices is not.
+    if (!HasNvml(maps)) return Refuse(pid, fd.fd, "the driver left " + fd.target + " open");
+    *remedy = "call nvmlShutdown in that process, or end it, before the checkpoint";
+    return Refuse(pid, fd.fd, "NVML holds " + fd.target + " open");
+  }
   for (const ProcMap& map : maps) {
     bool library_left =
         library && map.inode == library->st_ino && map.path.starts_with("/") && !IsMemfd(map.path);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds everything and runs every test. Ends with ctest's summary of the main suite.
+# Installs what is missing, builds everything and runs every test. Ends with the summary of the main suite and the object matrix.
 . "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 
 full=0
@@ -16,7 +16,7 @@ usage: scripts/test.sh [--full] [--only "PRESET..."]
 fuzz     unit tests under AddressSanitizer and UndefinedBehaviorSanitizer, built with clang, and each libFuzzer target for
          STASIS_FUZZ_SECONDS (default 60)
 tsan     unit tests under ThreadSanitizer
-release  every test, built with the system's compiler (GCC)
+release  every test and the table of the object matrix, built with the system's compiler (GCC)
 asan     the unit tests of fuzz without its instrumentation for fuzzing
 HELP
       exit 0 ;;
@@ -35,6 +35,18 @@ export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
 export UBSAN_OPTIONS=print_stacktrace=1
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
 
+# Every test, then the table of the object matrix, which ctest keeps to itself.
+run_release() {
+  local status=0
+  rm -f matrix.txt
+  ctest --output-on-failure -j"$(nproc)" || status=$?
+  if [ -f matrix.txt ]; then
+    step "release: the object matrix"
+    cat matrix.txt
+  fi
+  return "$status"
+}
+
 run_preset() {
   local preset=$1
   step "$preset: build"
@@ -45,7 +57,7 @@ run_preset() {
     asan) ctest --output-on-failure -j"$(nproc)" -L unit ;;
     tsan) ctest --output-on-failure -j"$(nproc)" -L unit -LE fuzz-corpus ;;
     fuzz) ctest --output-on-failure -j"$(nproc)" -L "unit|fuzz" ;;
-    release) ctest --output-on-failure -j"$(nproc)" ;;
+    release) run_release ;;
   esac
 }
 

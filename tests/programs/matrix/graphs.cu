@@ -182,6 +182,19 @@ void MakeChild() {
   CHECK(cudaGraphInstantiate(&exec, graph, 0));
 }
 
+// The node on which no other depends.
+cudaGraphNode_t LastOf(cudaGraph_t of) {
+  cudaGraphNode_t nodes[40];
+  size_t count = 40;
+  CHECK(cudaGraphGetNodes(of, nodes, &count));
+  for (size_t i = 0; i < count; ++i) {
+    size_t dependents = 0;
+    CHECK(cudaGraphNodeGetDependentNodes(nodes[i], nullptr, nullptr, &dependents));
+    if (dependents == 0) return nodes[i];
+  }
+  return nullptr;
+}
+
 void StepChild(unsigned number) {
   Launch();
   SayCells();
@@ -191,8 +204,9 @@ void StepChild(unsigned number) {
   CHECK(cudaGraphGetNodes(within, nullptr, &nodes));
   Say("inner nodes %zu", nodes);
   if (number % 2 != 0) return;
-  // The graph has its own copy of the inner one; that copy grows, and the next launch shows it.
-  AddMix(within, nullptr, number);
+  // The graph has its own copy of the inner one; that copy grows at its end, and the next launch shows it.
+  const cudaGraphNode_t last = LastOf(within);
+  AddMix(within, &last, number);
   CHECK(cudaGraphExecDestroy(exec));
   CHECK(cudaGraphInstantiate(&exec, graph, 0));
 }

@@ -1,4 +1,4 @@
-// usage: matrix --list                  every case: name, kinds, what is refused
+// usage: matrix --list                  every case: name, kinds, what is refused, how it may be disturbed
 //        matrix CASE                    one step for each line of standard input, until its end
 //        matrix CASE FOLDER STEPS       step N once FOLDER has a file N
 #include <fcntl.h>
@@ -23,6 +23,7 @@ std::vector<Case>& Cases() {
 }
 
 std::string line, program;
+int (*child_function)(int fd);
 
 [[noreturn]] void Fail(const char* name, const char* call, int at) {
   std::printf("%s\nline %d: %s: %s\n", line.c_str(), at, call, name);
@@ -72,13 +73,14 @@ int Run(const Case& one, const char* folder, unsigned steps) {
 
 int List() {
   for (const Case& one : Cases())
-    std::printf("%s|%s|%s\n", one.name, one.kinds, one.refused == nullptr ? "" : one.refused);
+    std::printf("%s|%s|%s|%s\n", one.name, one.kinds, one.refused == nullptr ? "" : one.refused, one.ways == nullptr ? "" : one.ways);
   return 0;
 }
 
 }  // namespace
 
 Registrar::Registrar(const Case& added) { Cases().push_back(added); }
+ChildRegistrar::ChildRegistrar(int (*child)(int fd)) { child_function = child; }
 
 void Check(cudaError_t error, const char* call, int at) {
   if (error != cudaSuccess) Fail(cudaGetErrorName(error), call, at);
@@ -133,6 +135,7 @@ const char* Program() { return program.c_str(); }
 int main(int argc, char** argv) {
   matrix::program = argv[0];
   if (argc == 2 && std::strcmp(argv[1], "--list") == 0) return matrix::List();
+  if (argc == 3 && std::strcmp(argv[1], "--child") == 0) return matrix::child_function(std::atoi(argv[2]));
   for (const matrix::Case& one : matrix::Cases()) {
     if (argc >= 2 && std::strcmp(one.name, argv[1]) == 0)
       return matrix::Run(one, argc == 4 ? argv[2] : nullptr, argc == 4 ? std::atoi(argv[3]) : 0);

@@ -18,9 +18,11 @@ struct Case {
   void (*make)();
   void (*step)(unsigned number);  // from 1
   void (*end)();                  // gives everything back; may be null
-  // Of a case that is refused although its kinds are restored: "STRATEGY TEXT" with the strategy reconstruct or both, the text
-  // one that the refusal must have.
+  // Of a case that is refused although its kinds are restored: "BY TEXT", the text one that the refusal has. BY is reconstruct,
+  // both (strategies), or driver: the driver's own refusal, under driver-checkpoint.
   const char* refused;
+  // "processes": of several processes, which stand still together or not at all.
+  const char* ways;
 };
 
 // Cases add themselves before main().
@@ -46,8 +48,11 @@ void LaunchMix(unsigned* cells, unsigned count, unsigned seed, cudaStream_t stre
 // Device memory of `count` cells with a pattern.
 unsigned* Cells(unsigned count, unsigned seed);
 
-// The folder that a case with several processes may use, and this program's path.
+// This program's path. Started with `--child FD` it runs the function that a ChildRegistrar has named.
 const char* Program();
+struct ChildRegistrar {
+  explicit ChildRegistrar(int (*child)(int fd));
+};
 
 }  // namespace matrix
 

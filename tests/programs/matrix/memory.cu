@@ -134,6 +134,33 @@ void EndPool() {
 }
 MATRIX_CASE(pools, "pool", "kPool kPoolMemory", MakePool, StepPool, EndPool);
 
+// ---- A pool that other processes may be given.
+
+void MakeExportable() {
+  cudaMemPoolProps properties{};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.handleTypes = cudaMemHandleTypePosixFileDescriptor;
+  properties.location = {cudaMemLocationTypeDevice, 0};
+  CHECK(cudaStreamCreate(&ordered));
+  CHECK(cudaMemPoolCreate(&pool, &properties));
+  CHECK(cudaMallocFromPoolAsync(&from_pool, kCount * sizeof(unsigned), pool, ordered));
+  CHECK(cudaMemsetAsync(from_pool, 2, kCount * sizeof(unsigned), ordered));
+}
+
+void StepExportable(unsigned number) {
+  LaunchMix(from_pool, kCount, number, ordered);
+  SayHash("cells", from_pool, kCount * sizeof(unsigned));
+}
+
+void EndExportable() {
+  CHECK(cudaFreeAsync(from_pool, ordered));
+  CHECK(cudaStreamSynchronize(ordered));
+  CHECK(cudaMemPoolDestroy(pool));
+  CHECK(cudaStreamDestroy(ordered));
+}
+MATRIX_CASE(exportable, "pool-exportable", "kPool kPoolMemory", MakeExportable, StepExportable, EndExportable,
+            "reconstruct cuMemPoolCreate");
+
 // ---- Pair: a pool that is used from two streams, with blocks that cross.
 
 cudaEvent_t handed;
