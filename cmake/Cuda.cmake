@@ -8,6 +8,9 @@ find_program(STASIS_NVCC nvcc
 if(NOT STASIS_CUDA_INCLUDE OR NOT STASIS_NVCC)
   message(FATAL_ERROR "No CUDA toolkit found: run scripts/setup.sh, or set STASIS_CUDA_ROOT")
 endif()
+# NVIDIA's cuDNN, where the toolkit has it: programs of a user's are linked with it. Nothing needs it to run.
+find_library(STASIS_CUDNN_LIBRARY cudnn HINTS ${STASIS_CUDA_INCLUDE}/../lib64 ${STASIS_CUDA_INCLUDE}/../lib
+  NO_DEFAULT_PATH)
 add_library(cuda_headers INTERFACE)
 target_include_directories(cuda_headers SYSTEM INTERFACE ${STASIS_CUDA_INCLUDE})
 

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import unittest
 
-PROGRAMS = ("counter", "vector", "mlp_train", "stencil", "gpt_train")
+PROGRAMS = ("counter", "vector", "mlp_train", "stencil", "gpt_train", "cnn_train")
 TIMEOUT_S = 100
 directory = None
 
@@ -194,6 +194,20 @@ class References(unittest.TestCase):
         frozen = run_reference("mlp_train", *options, "--steps", "5", "--freeze-after", "3")
         self.assertEqual(frozen[-1], run_reference("mlp_train", *options, "--steps", "3")[-1])
         self.assertEqual(len(losses(frozen)), 5)
+
+    def test_cnn_train_learns(self):
+        options = ("--steps", "40", "--batch", "32", "--log-every", "20", "--test", "500")
+        lines = run_reference("cnn_train", *options)
+        self.assertGreater(float(re.match(r"test accuracy (\S+) ", lines[-2])[1]), 0.6)
+        self.assertEqual(len(losses(lines)), 2)
+        self.assertRegex(lines[-1], r"^sha256 [0-9a-f]{64}$")
+
+    def test_cnn_train_depends_on_its_options_alone(self):
+        options = ("--steps", "3", "--batch", "8", "--channels", "2", "--hidden", "8", "--test", "20", "--log-every", "1")
+        lines = run_reference("cnn_train", *options)
+        self.assertEqual(lines, run_reference("cnn_train", *options))
+        self.assertNotEqual(losses(lines), losses(run_reference("cnn_train", *options, "--seed", "2")))
+        self.assertNotEqual(losses(lines), losses(run_reference("cnn_train", *options, "--dropout", "0")))
 
     def test_gpt_train_learns_a_repeating_text(self):
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as text:

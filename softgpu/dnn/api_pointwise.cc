@@ -20,7 +20,7 @@ void RunAdd(const AddCall& call, native::Device& device) {
   if (memory.ok()) AddTensor(call.blend, x, y, &arena);
 }
 
-constexpr size_t kMaxElementBytes = 16;
+constexpr size_t kMaxElementBytes = sizeof(double);
 
 struct SetCall {
   Operand y;

@@ -20,7 +20,7 @@ bool IsFormat(cudnnTensorFormat_t format) {
 
 // What dimensions alone must be: positive, of fewer than 2^31 elements together.
 cudnnStatus_t CheckDims(const char* function, int type, int rank, const int* dims) {
-  if (SizeOf(type) == 0) return Refuse(CUDNN_STATUS_BAD_PARAM, function, "a type of whole bytes");
+  if (SizeOf(type) == 0) return Refuse(CUDNN_STATUS_BAD_PARAM, function, "a type of tensors");
   int64_t count = 1;
   for (int i = 0; i < rank; ++i) {
     if (dims[i] <= 0) return Refuse(CUDNN_STATUS_BAD_PARAM, function, "positive dimensions");
@@ -177,6 +177,7 @@ cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t filterDesc, cud
   DNN_SUPPORT(!IsVectorType(dataType));
   DNN_SUPPORT(nbDims <= CUDNN_DIM_MAX);
   DNN_REQUIRE(nbDims >= 3);
+  DNN_REQUIRE(dataType != CUDNN_DATA_INT32);
   DNN_RETURN_IF_ERROR(SetPacked(__func__, &filterDesc->shape, format, dataType, nbDims, filterDimA));
   filterDesc->format = format;
   return CUDNN_STATUS_SUCCESS;

@@ -90,29 +90,20 @@ void Store(T value, Bfloat16* to) {
   *to = ToBfloat16(static_cast<float>(value));
 }
 
-// Bytes of one element, 0 for a type of less than a byte or of vectors.
+// Bytes of one element of the types that tensors may have, 0 for others.
 inline size_t SizeOf(int type) {
   switch (type) {
     case CUDNN_DATA_DOUBLE:
-    case CUDNN_DATA_INT64:
-    case CUDNN_DATA_COMPLEX_FP32:
       return 8;
     case CUDNN_DATA_FLOAT:
     case CUDNN_DATA_INT32:
-    case CUDNN_DATA_UINT32:
       return 4;
     case CUDNN_DATA_HALF:
     case CUDNN_DATA_BFLOAT16:
       return 2;
     case CUDNN_DATA_INT8:
     case CUDNN_DATA_UINT8:
-    case CUDNN_DATA_BOOLEAN:
-    case CUDNN_DATA_FP8_E4M3:
-    case CUDNN_DATA_FP8_E5M2:
-    case CUDNN_DATA_FP8_E8M0:
       return 1;
-    case CUDNN_DATA_COMPLEX_FP64:
-      return 16;
     default:
       return 0;
   }

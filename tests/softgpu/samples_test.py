@@ -78,6 +78,18 @@ class Samples(unittest.TestCase):
         self.assertEqual(first, self.run_ok(*command, "--blas", "--device", "1"))
         self.assertNotEqual(line_of(first, "sha256"), line_of(self.run_ok(*command), "sha256"))
 
+    def test_cnn_train(self):
+        command = [sample("cnn_train"), "--steps", "25", "--test", "500", "--log-every", "5"]
+        plain = self.run_ok(*command, "--dropout", "0")
+        self.check_losses(plain, self.reference(*command, "--dropout", "0"))
+        self.assertGreaterEqual(float(re.match(r"test accuracy (\S+)", line_of(plain, "test accuracy"))[1]), 0.65)
+
+    def test_cnn_train_drops_the_same_every_time(self):
+        command = [sample("cnn_train"), "--steps", "10", "--test", "100"]
+        first = self.run_ok(*command)
+        self.assertEqual(first, self.run_ok(*command, "--device", "1"))
+        self.assertNotEqual(line_of(first, "sha256"), line_of(self.run_ok(*command, "--dropout", "0"), "sha256"))
+
     def test_stencil_is_exact(self):
         reference = line_of(self.reference(sample("stencil")), "sha256")
         for graph in ("capture", "explicit"):
