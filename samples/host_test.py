@@ -14,7 +14,7 @@ import sys
 import tempfile
 import unittest
 
-PROGRAMS = ("counter", "vector", "mlp_train", "stencil", "gpt_train", "cnn_train")
+PROGRAMS = ("counter", "vector", "mlp_train", "stencil", "gpt_train", "cnn_train", "nccl_ring")
 TIMEOUT_S = 100
 directory = None
 
@@ -68,6 +68,8 @@ class CommandLine(unittest.TestCase):
         self.assert_usage_error("--lr 'nan'", "mlp_train", "--lr", "nan")
         self.assert_usage_error("one of capture, explicit, none", "stencil", "--graph", "other")
         self.assert_usage_error("must be even", "stencil", "--iterations", "3")
+        self.assert_usage_error("less than --ranks", "nccl_ring", "--ranks", "2", "--rank", "2")
+        self.assert_usage_error("--rank needs --id-file", "nccl_ring", "--rank", "1")
         self.assert_usage_error("multiple of --heads", "gpt_train", "--width", "10", "--heads", "4")
 
 
@@ -175,6 +177,35 @@ class References(unittest.TestCase):
         )
         self.assertEqual([float(line.split()[3]) for line in lines[1:3]], [residuals[9], residuals[19]])
         self.assertEqual(lines[3], f"sha256 {digest}")
+
+    def test_nccl_ring_bits(self):
+        ranks, elements, seed, mask = 3, 5, 7, 0xFFFFFFFF
+
+        def numbers(state, count):
+            for _ in range(count):
+                state = (state + 0x9E3779B97F4A7C15) % 2**64
+                mixed = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
+                mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) % 2**64
+                yield (mixed ^ (mixed >> 31)) & mask
+
+        x = [list(numbers(seed * 1000003 + rank, elements)) for rank in range(ranks)]
+        checksums = []
+        for _ in range(4):
+            x = [
+                [((a ^ (b >> 7)) * 1664525 + b + 1013904223) & mask for a, b in zip(x[rank], x[rank - 1])]
+                for rank in range(ranks)
+            ]
+            total = [sum(column) & mask for column in zip(*x)]
+            x = [[((a << 5 | a >> 27) & mask) ^ t for a, t in zip(row, total)] for row in x]
+            checksum = 0xCBF29CE484222325
+            for value in total:
+                checksum = ((checksum ^ value) * 0x100000001B3) % 2**64
+            checksums.append(f"{checksum:016x}")
+        digest = hashlib.sha256(struct.pack(f"<{ranks * elements}I", *sum(x, []))).hexdigest()
+        options = ("--ranks", "3", "--elements", "5", "--rounds", "4", "--seed", "7")
+        lines = run_reference("nccl_ring", *options)
+        self.assertEqual([line.split()[-1] for line in lines[1:5]], checksums)
+        self.assertEqual(lines[5], f"sha256 {digest}")
 
     def test_mlp_train_learns(self):
         lines = run_reference("mlp_train", "--steps", "150", "--log-every", "50")

@@ -64,11 +64,13 @@ ncclResult_t Communicator::EndSetup(ncclResult_t result) {
 }
 
 void Communicator::OnProxy(int peer, Proxy::Event event) {
-  const bool died = event == Proxy::Event::kDied;
+  // The reason first: who sees the error asks for it.
+  if (error_.load() == ncclSuccess)
+    Fail(ncclRemoteError,
+         event == Proxy::Event::kDied ? "rank %d: the process of rank %d is gone" : "rank %d: rank %d failed", rank(),
+         peer);
   int none = ncclSuccess;
-  if (error_.compare_exchange_strong(none, ncclRemoteError))
-    Fail(ncclRemoteError, died ? "rank %d: the process of rank %d is gone" : "rank %d: rank %d failed",
-         rank(), peer);
+  error_.compare_exchange_strong(none, ncclRemoteError);
   bell().Ring();
 }
 

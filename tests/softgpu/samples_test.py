@@ -98,6 +98,21 @@ class Samples(unittest.TestCase):
     def test_vector(self):
         self.run_ok(sample("vector"))
 
+    def test_nccl_ring(self):
+        command = [sample("nccl_ring"), "--ranks", "2", "--rounds", "5"]
+        expected = self.reference(*command).splitlines()[1:]
+        for init in ("all", "group"):
+            self.assertEqual(self.run_ok(*command, "--init", init).splitlines()[1:], expected, init)
+        with tempfile.TemporaryDirectory() as folder, Node("--gpus", "2", "--memory", "256MiB") as other:
+            for place, nodes in (("one", (self.node, self.node)), ("two", (self.node, other))):
+                ranks = [nodes[rank].start(*command, "--rank", str(rank), "--id-file", os.path.join(folder, place))
+                         for rank in (1, 0)]
+                for rank in ranks:
+                    out, error = rank.communicate(timeout=60)
+                    self.assertEqual((rank.returncode, error), (0, ""))
+                    self.assertEqual(out.splitlines()[1:], expected)
+            self.assertEqual(os.listdir(folder), [])
+
     def test_counter_counts_per_request(self):
         program = self.node.start(sample("counter"), "--port", "0")
         try:
