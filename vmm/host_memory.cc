@@ -11,6 +11,7 @@
 #include "base/raw_log.h"
 #include "vmm/device_map.h"
 #include "vmm/hold.h"
+#include "vmm/managed_advice.h"
 #include "vmm/memory.h"
 #include "vmm/real_driver.h"
 
@@ -223,6 +224,7 @@ CUresult HostMemory::AllocateManaged(CUdeviceptr* address, size_t bytes, unsigne
 
 CUresult HostMemory::FreeManaged(CUdeviceptr address, CUresult otherwise) {
   const std::optional<HostBlock> block = Take(address, HostKind::kManaged);
+  if (block) ManagedAdvice::Get().Forget(block->base, block->size);
   return block ? FreePages(*block) : otherwise;
 }
 
@@ -238,8 +240,10 @@ void HostMemory::ContextGone(CUcontext context) {
       blocks_.erase(current);
     }
   }
-  for (const HostBlock& block : gone)
+  for (const HostBlock& block : gone) {
+    if (block.kind == HostKind::kManaged) ManagedAdvice::Get().Forget(block.base, block.size);
     if (block.kind != HostKind::kRegistered) UnmapPages(block.base, block.size);
+  }
 }
 
 Status HostMemory::CheckReleasable(TaskStrategy strategy) const {

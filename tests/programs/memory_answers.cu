@@ -367,6 +367,41 @@ int Plain() {
   return 0;
 }
 
+void SayHints(const char* where, CUdeviceptr at, size_t bytes) {
+  constexpr CUmem_range_attribute kAttributes[] = {
+      CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY,          CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION,
+      CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY,          CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION,
+      CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE, CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID,
+      CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE, CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID};
+  for (CUmem_range_attribute attribute : kAttributes) {
+    int values[3] = {99, 99, 99};
+    const size_t size = attribute == CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY ? sizeof values : sizeof values[0];
+    Say(std::string(where) + " hint " + std::to_string(attribute),
+        CU(cuMemRangeGetAttribute)(values, size, attribute, at, bytes));
+    std::printf("  %d %d %d\n", values[0], values[1], values[2]);
+  }
+  int values[1];
+  Say("wrong size", CU(cuMemRangeGetAttribute)(values, 1, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, at, bytes));
+  Say("beyond", CU(cuMemRangeGetAttribute)(values, 4, CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, at, 1u << 30));
+}
+
+void Advise(CUdeviceptr at) {
+  const CUmemLocation first = {CU_MEM_LOCATION_TYPE_DEVICE, 0}, second = {CU_MEM_LOCATION_TYPE_DEVICE, 1};
+  const CUmemLocation host = {CU_MEM_LOCATION_TYPE_HOST, 0}, none = {CU_MEM_LOCATION_TYPE_DEVICE, 7};
+  Say("read mostly", CU(cuMemAdvise_v2)(at, 3 * kMiB, CU_MEM_ADVISE_SET_READ_MOSTLY, first));
+  Say("no more", CU(cuMemAdvise_v2)(at + kMiB, kMiB, CU_MEM_ADVISE_UNSET_READ_MOSTLY, first));
+  Say("preferred", CU(cuMemAdvise_v2)(at, 2 * kMiB, CU_MEM_ADVISE_SET_PREFERRED_LOCATION, second));
+  Say("accessed", CU(cuMemAdvise_v2)(at, 3 * kMiB, CU_MEM_ADVISE_SET_ACCESSED_BY, second));
+  Say("accessed", CU(cuMemAdvise_v2)(at, 3 * kMiB, CU_MEM_ADVISE_SET_ACCESSED_BY, first));
+  Say("not accessed", CU(cuMemAdvise_v2)(at, 100, CU_MEM_ADVISE_UNSET_ACCESSED_BY, first));
+  Say("no device", CU(cuMemAdvise_v2)(at, kMiB, CU_MEM_ADVISE_SET_ACCESSED_BY, none));
+  Say("beyond", CU(cuMemAdvise_v2)(at, 1u << 30, CU_MEM_ADVISE_SET_READ_MOSTLY, first));
+  Say("prefetch", CU(cuMemPrefetchAsync_v2)(at, kMiB, second, 0, nullptr));
+  Say("prefetch", CU(cuMemPrefetchAsync_v2)(at + 2 * kMiB, kMiB, host, 0, nullptr));
+  Say("no device", CU(cuMemPrefetchAsync_v2)(at, kMiB, none, 0, nullptr));
+  Say("flags", CU(cuMemPrefetchAsync_v2)(at, kMiB, first, 1, nullptr));
+}
+
 int Managed() {
   cudaSetDevice(0);
   Named memory = {"managed", 0, 3 * kMiB};
@@ -388,6 +423,10 @@ int Managed() {
     Say("not pinned", CU(cuMemFreeHost)(words));
     unsigned flags = 0;
     Say("no flags", CU(cuMemHostGetFlags)(&flags, words));
+    if (round == 0) Advise(memory.base);
+    for (size_t mib = 0; mib < 3; ++mib) SayHints("third", memory.base + mib * kMiB, kMiB);
+    SayHints("all", memory.base, memory.size);
+    SayHints("page", memory.base + 4096, 4096);
     if (round == 0) WaitForLine();
   }
   Say("free", CU(cuMemFree)(memory.base));
