@@ -224,6 +224,10 @@ void CommandLine::AddOthers() {
   rm->add_option("NAME", options_.name, "the task")->required();
   AddVerb("doctor", "say what works on this machine, and how to mend what does not",
           "Exits with 0 when `stasis run` works.\n\nExample:\n  stasis doctor --json");
+  // Its options are its own program's, which explains them itself.
+  CLI::App* sim = app_.add_subcommand("sim", "try scheduling policies on a trace of jobs");
+  sim->set_help_flag();
+  sim->prefix_command();
   CLI::App* completion = app_.add_subcommand("completion", "print the completion script of a shell");
   completion->footer(
       "Examples:\n  source <(stasis completion bash)\n  stasis completion fish > "
@@ -298,6 +302,11 @@ CommandLine::Outcome CommandLine::Parse(const std::vector<std::string>& argument
       !HasVerb(*app_.get_subcommand("images"), arguments[1])) {
     options_.verb = arguments[0];
     return UsageError("there is no verb " + arguments[1]);
+  }
+  if (arguments[0] == "sim") {
+    options_.verb = arguments[0];
+    options_.program.assign(arguments.begin() + 1, arguments.end());
+    return {};
   }
   size_t separator = ProgramSeparator(arguments);
   if (separator < arguments.size()) {

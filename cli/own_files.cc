@@ -29,6 +29,7 @@ OwnFiles FindOwnFilesOf(const std::string& program) {
   files.preload = Choose(folder, {"../lib", "../lib/stasis"}, "libstasis.so");
   files.init = Choose(folder, {".", "../lib/stasis"}, "stasis-init");
   files.ghost = Choose(folder, {".", "../lib/stasis"}, "stasis-ghost");
+  files.simulator = Choose(folder, {".", "../lib/stasis"}, "stasis-sim");
   files.softgpud = Choose(folder, {".", "../lib/stasis"}, "softgpud");
   files.softgpu_smi = Choose(folder, {".", "../lib/stasis"}, "softgpu-smi");
   std::string driver = Choose(folder, {"../lib/softgpu", "../lib/stasis/softgpu"}, "libcuda.so.1");

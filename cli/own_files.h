@@ -14,6 +14,7 @@ struct OwnFiles {
   std::string preload;         // libstasis.so
   std::string init;            // stasis-init
   std::string ghost;           // stasis-ghost
+  std::string simulator;       // stasis-sim
   std::string softgpu_folder;  // holds libcuda.so.1 and libcudart.so.13 of the software device
   std::string softgpud;
   std::string softgpu_smi;

@@ -33,6 +33,7 @@ constexpr Verb kVerbs[] = {
     {"cancel", CancelVerb},
     {"images", ImagesVerb},
     {"doctor", DoctorVerb},
+    {"sim", SimVerb},
 };
 
 int CompleteTasks() {

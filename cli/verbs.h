@@ -32,6 +32,8 @@ int CancelVerb(const Options& options, Context& context);
 
 int ImagesVerb(const Options& options, Context& context);
 int DoctorVerb(const Options& options, Context& context);
+// Becomes the simulator; returns only when that cannot be.
+int SimVerb(const Options& options, Context& context);
 
 }  // namespace stasis
 
