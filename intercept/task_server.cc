@@ -220,6 +220,7 @@ TaskServer::Reply TaskServer::Quiesce(const Message& request) {
   if (!reply.status.ok()) return reply;
   state_ = TaskState::kQuiesced;
   vmm::Settle();
+  vmm::DropFree();
   vmm::ActiveMemory::Get().Freeze();
   for (const TaskRange& range : vmm::ActiveMemory::Get().Ranges()) stopped.active_bytes += range.size;
   reply.payload = Encode(stopped);
@@ -278,6 +279,14 @@ Status TaskServer::GiveUpLibraries(const Deadline& deadline, std::vector<TaskBlo
   return CloseGate(deadline, blockers);
 }
 
+// The ghost does not hold what they have allocated since.
+Status TaskServer::GiveUpLibrariesAgain() {
+  std::vector<TaskBlocker> blockers;
+  Status status = GiveUpLibraries(Deadline::After(kLibraryTime), &blockers);
+  vmm::DropFree();
+  return status;
+}
+
 Status TaskServer::RebuildLibraries() {
   if (!gave_up_libraries_) return {};
   const libraries::LibraryWork work;
@@ -330,11 +339,7 @@ TaskServer::Reply TaskServer::ReleaseDriver(const Message& request) {
 // A process that was attached and is let go of again, with the memory that the ghost still has: what its
 // libraries have made since is not in it.
 Status TaskServer::LetGo(TaskStrategy strategy) {
-  if (!gave_up_libraries_) {
-    std::vector<TaskBlocker> blockers;
-    RETURN_IF_ERROR(GiveUpLibraries(Deadline::After(kLibraryTime), &blockers));
-    vmm::Settle();
-  }
+  if (!gave_up_libraries_) RETURN_IF_ERROR(GiveUpLibrariesAgain());
   const bool reconstruct = strategy == TaskStrategy::kReconstruct;
   RETURN_IF_ERROR(CheckTaints(strategy));
   RETURN_IF_ERROR(vmm::CheckReleasable(strategy));
@@ -415,7 +420,10 @@ TaskServer::Reply TaskServer::Rebuild() {
   reply.status = vmm::Reattach(strategy_).WithContext("attach memory");
   if (reply.status.ok() && strategy_ == TaskStrategy::kReconstruct)
     reply.status = replay::RebuildObjects().WithContext("rebuild the driver's objects");
-  if (reply.status.ok()) reply.status = RebuildLibraries().WithContext("make the libraries' objects again");
+  if (reply.status.ok()) {
+    reply.status = RebuildLibraries().WithContext("make the libraries' objects again");
+    if (!reply.status.ok()) LogIfError("give the libraries' objects up again", GiveUpLibrariesAgain());
+  }
   if (reply.status.ok()) {
     state_ = TaskState::kQuiesced;
   } else {

@@ -46,6 +46,7 @@ class TaskServer {
   Status CloseGates(const Deadline& deadline, TaskQuiesced* stopped, std::vector<TaskBlocker>* blockers);
   // The libraries' objects.
   Status GiveUpLibraries(const Deadline& deadline, std::vector<TaskBlocker>* blockers);
+  Status GiveUpLibrariesAgain();
   Status RebuildLibraries();
   Reply Handover(const Message& request);
   Reply Active(const Message& request);

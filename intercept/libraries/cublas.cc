@@ -29,8 +29,11 @@ class Setting {
     value_.reset();
     if (get_(handle, &value) == CUBLAS_STATUS_SUCCESS) value_ = value;
   }
+  // What a new handle has by itself is not set: not every library takes its own defaults.
   Status Apply(cublasHandle_t handle) const {
-    return value_ ? CublasStatus(set_(handle, *value_), name_) : Status();
+    T now{};
+    if (!value_ || (get_(handle, &now) == CUBLAS_STATUS_SUCCESS && now == *value_)) return {};
+    return CublasStatus(set_(handle, *value_), name_);
   }
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <mutex>
 #include <new>
+#include <utility>
 
 namespace stasis::libraries {
 namespace {
@@ -42,8 +43,12 @@ Status GiveUpLibraries() {
 Status RebuildLibraries() {
   std::vector<Library*> libraries = InOrder();
   std::reverse(libraries.begin(), libraries.end());
-  for (Library* library : libraries) RETURN_IF_ERROR(library->Rebuild().WithContext(library->Name()));
-  return {};
+  Status first;
+  for (Library* library : libraries) {
+    Status status = library->Rebuild().WithContext(library->Name());
+    if (first.ok()) first = std::move(status);
+  }
+  return first;
 }
 
 void ResetLibrariesAfterFork() { new (&g_mutex) std::mutex; }

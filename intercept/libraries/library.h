@@ -26,9 +26,9 @@ class Library {
   virtual ~Library() = default;
   // "cuBLAS", for messages.
   virtual const char* Name() const = 0;
-  // While the library gate is closed and the driver's lets the libraries pass: waits until what the library has in flight can
-  // come to its end without a call that is held at the gate, letting held calls pass where it must
-  // (AdmitHeldCall). kTimeout at the deadline, with `blockers` naming the calls that are missing.
+  // While the library gate is closed and the driver's lets the libraries pass: waits until what the library
+  // has in flight can come to its end without a call that is held at the gate, letting held calls pass where
+  // it must (AdmitHeldCall). kTimeout at the deadline, with `blockers` naming the calls that are missing.
   virtual Status Settle(const Deadline&, std::vector<TaskBlocker>*) { return {}; }
   // kUnsupported, naming the call that made it, when the program holds something that cannot be rebuilt.
   // Nothing has been touched yet.
@@ -48,6 +48,7 @@ void Register(Library* library);
 Status SettleLibraries(const Deadline& deadline, std::vector<TaskBlocker>* blockers);
 Status CheckLibraries();
 Status GiveUpLibraries();
+// Goes on past the errors of single libraries and reports the first.
 Status RebuildLibraries();
 
 // In a child after fork(2): another thread may have held the lock.
