@@ -5,6 +5,11 @@ target_compile_definitions(softgpu_blas_testing PRIVATE SOFTGPUD_PATH="$<TARGET_
 target_link_libraries(softgpu_blas_testing PUBLIC softgpu_cublas softgpu_cublaslt softgpu_cuda softgpu_node
   softgpu_client cuda_headers GTest::gtest ${CMAKE_DL_LIBS})
 add_dependencies(softgpu_blas_testing softgpud)
-foreach(name gemm gemm_batch handle level1 level2 level3)
+foreach(name gemm gemm_batch handle level1 level2 level3 lt)
   stasis_test(softgpu_blas_${name}_test SOURCES ${name}_test.cc LIBS softgpu_blas_testing)
 endforeach()
+
+add_test(NAME softgpu_blas_exports_test
+  COMMAND Python3::Interpreter -B ${CMAKE_CURRENT_SOURCE_DIR}/exports_test.py)
+set_tests_properties(softgpu_blas_exports_test PROPERTIES TIMEOUT 60 LABELS unit ENVIRONMENT
+  "CUBLAS_LIBRARY=$<TARGET_FILE:softgpu_cublas>;CUBLAS_EXPORTS=${CMAKE_CURRENT_SOURCE_DIR}/exports.list;CUBLASLT_LIBRARY=$<TARGET_FILE:softgpu_cublaslt>;CUBLASLT_EXPORTS=${CMAKE_CURRENT_SOURCE_DIR}/lt_exports.list;CUDA_INCLUDE=${STASIS_CUDA_INCLUDE}")
