@@ -190,8 +190,8 @@ ncclResult_t End(ncclComm_t comm, const char* function, bool abort) {
   if (comm == nullptr) return ncclSuccess;
   CommunicatorPtr communicator;
   NCCL_TRY(FromHandle(comm, function, &communicator));
-  Unregister(communicator);
   return SubmitEnd([communicator, abort] {
+    Unregister(communicator);
     communicator->Close(abort);
     Forget(communicator);
     ReapRoots();

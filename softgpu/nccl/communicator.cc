@@ -37,8 +37,17 @@ ncclResult_t Communicator::Prepare(PeerInfo* self, const Communicator* parent) {
 }
 
 void Communicator::Await(std::shared_ptr<SetupRun> run, std::shared_ptr<Setup> setup) {
+  std::lock_guard lock(mutex_);
+  // Aborted before it began.
+  if (closed_) run->Cancel();
   run_ = std::move(run);
   setup_ = std::move(setup);
+}
+
+void Communicator::ForgetSetup() {
+  std::lock_guard lock(mutex_);
+  run_.reset();
+  setup_.reset();
 }
 
 ncclResult_t Communicator::Begin() {
@@ -67,8 +76,9 @@ void Communicator::OnProxy(int peer, Proxy::Event event) {
   // The reason first: who sees the error asks for it.
   if (error_.load() == ncclSuccess)
     Fail(ncclRemoteError,
-         event == Proxy::Event::kDied ? "rank %d: the process of rank %d is gone" : "rank %d: rank %d failed", rank(),
-         peer);
+         event == Proxy::Event::kDied ? "rank %d: rank %d is gone, its process ended or it aborted"
+                                      : "rank %d: rank %d failed",
+         rank(), peer);
   int none = ncclSuccess;
   error_.compare_exchange_strong(none, ncclRemoteError);
   bell().Ring();
@@ -127,14 +137,16 @@ void Communicator::Revoke() {
 }
 
 void Communicator::Close(bool abort) {
+  std::shared_ptr<SetupRun> run;
   {
     std::lock_guard lock(mutex_);
     if (std::exchange(closed_, true)) return;
+    run = run_;
   }
   closing_.store(true);
-  if (run_ != nullptr) {
-    run_->Cancel();
-    run_->Join();
+  if (run != nullptr) {
+    run->Cancel();
+    run->Join();
   }
   const bool ready = ready_.load();
   if (ready) bell().Ring();
@@ -154,8 +166,6 @@ void Communicator::Release(bool good_order) {
   membership_.links.clear();
   membership_.door.reset();
   membership_.inbox.reset();
-  run_.reset();
-  setup_.reset();
   device_.Release();
 }
 

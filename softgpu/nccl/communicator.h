@@ -43,6 +43,8 @@ class Communicator {
   ncclResult_t Prepare(PeerInfo* self, const Communicator* parent = nullptr);
   void Await(std::shared_ptr<SetupRun> run, std::shared_ptr<Setup> setup);
   ncclResult_t EndSetup(ncclResult_t result);
+  // After EndSetup, not on the run's own thread: lets go of what the setup needed.
+  void ForgetSetup();
   // For the parent of one that is made without blocking.
   void SetState(ncclResult_t state) { state_.store(state); }
   // What was launched in streams has run.

@@ -1,12 +1,14 @@
 #include "softgpu/nccl/doorstep.h"
 
 #include <algorithm>
+#include <cerrno>
 
 namespace softgpu::nccl {
 
 namespace {
 
 constexpr auto kPatience = std::chrono::seconds(10);
+constexpr int kRetryMilliseconds = 100;
 constexpr size_t kMaxStrangers = 1024;
 constexpr size_t kMaxArrived = size_t{kMaxRanks} * kLinkChannels;
 
@@ -31,7 +33,10 @@ Result<Doorstep> Doorstep::Open(const Address& address, const std::string& local
 void Doorstep::AcceptFrom(int listener, bool local) {
   while (strangers_.size() < kMaxStrangers) {
     Fd socket = Accept(listener);
-    if (!socket.valid()) return;
+    if (!socket.valid()) {
+      full_ |= errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+      return;
+    }
     Stranger& stranger = strangers_.emplace_back(Stranger{{}, {}, stasis::Deadline::After(kPatience)});
     stranger.visitor.socket = std::move(socket);
     stranger.visitor.local = local;
@@ -49,6 +54,7 @@ bool Doorstep::Hear(Stranger* stranger) {
 }
 
 void Doorstep::Look() {
+  full_ = false;
   if (tcp_.valid()) AcceptFrom(tcp_.get(), false);
   if (local_.valid()) AcceptFrom(local_.get(), true);
   for (auto each = strangers_.begin(); each != strangers_.end();) {
@@ -57,7 +63,7 @@ void Doorstep::Look() {
 }
 
 void Doorstep::AddPolls(std::vector<pollfd>* polls) const {
-  const bool room = strangers_.size() < kMaxStrangers;
+  const bool room = strangers_.size() < kMaxStrangers && !full_;
   if (room && tcp_.valid()) polls->push_back({tcp_.get(), POLLIN, 0});
   if (room && local_.valid()) polls->push_back({local_.get(), POLLIN, 0});
   for (const Stranger& each : strangers_) polls->push_back({each.visitor.socket.get(), POLLIN, 0});
@@ -65,7 +71,8 @@ void Doorstep::AddPolls(std::vector<pollfd>* polls) const {
 
 int Doorstep::PollTimeout() const {
   // Who came first has to go first.
-  return strangers_.empty() ? -1 : strangers_.front().deadline.PollTimeout();
+  const int first = strangers_.empty() ? -1 : strangers_.front().deadline.PollTimeout();
+  return full_ && (first < 0 || first > kRetryMilliseconds) ? kRetryMilliseconds : first;
 }
 
 }  // namespace softgpu::nccl

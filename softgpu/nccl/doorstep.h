@@ -57,6 +57,9 @@ class Doorstep {
 
   Address address_;
   Fd tcp_, local_;
+  // Nobody can be let in for want of descriptors; tried again after a while, as it is not told when there
+  // are.
+  bool full_ = false;
   std::list<Stranger> strangers_;
   std::list<Visitor> arrived_;
 };

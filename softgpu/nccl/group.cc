@@ -68,8 +68,10 @@ ncclResult_t RunSetups(std::vector<PendingSetup> setups) {
   }
   if (!blocking) return RunInBackground(run, std::move(setups));
   const ncclResult_t result = EndSetups(setups, run->Run());
-  if (result == ncclSuccess) return result;
-  for (const PendingSetup& each : setups) Discard(each);
+  for (const PendingSetup& each : setups) {
+    if (each.communicator != nullptr) each.communicator->ForgetSetup();
+    if (result != ncclSuccess) Discard(each);
+  }
   return result;
 }
 

@@ -278,6 +278,18 @@ SOFTGPU_CHILD(stale_graph) {
   _exit(0);
 }
 
+// Ends while one of its kernels waits for ever.
+SOFTGPU_CHILD(leaves) {
+  std::vector<ncclComm_t> comms(2);
+  CHILD_CHECK(ncclCommInitAll(comms.data(), 2, nullptr) == ncclSuccess);
+  auto* stream = new Stream(0);
+  auto* buffer = new Buffer(0, 64);
+  CHILD_CHECK(ncclRecv(buffer->at(), 64, ncclInt8, 1, comms[0], stream->get()) == ncclSuccess);
+  CHILD_CHECK(stream->Query() == CUDA_ERROR_NOT_READY);
+  Say("done");
+  return 0;
+}
+
 SOFTGPU_CHILD(after_fork) {
   ncclComm_t comm = nullptr;
   CHILD_CHECK(ncclCommInitAll(&comm, 1, nullptr) == ncclSuccess);
@@ -384,7 +396,7 @@ void TestDeadPeer(const std::vector<std::string>& environment) {
   idle->Kill(SIGKILL);
   const std::string line = lonely->ReadLine();
   EXPECT_EQ(line.rfind("state remote process exited", 0), 0u) << line;
-  EXPECT_NE(line.find("the process of rank 1 is gone"), std::string::npos) << line;
+  EXPECT_NE(line.find("rank 1 is gone"), std::string::npos) << line;
   EXPECT_EQ(lonely->ReadLine(), "ended");
   EXPECT_EQ(lonely->Wait(), 0);
 }
@@ -400,6 +412,7 @@ void ExpectRole(const std::string& role) {
 
 TEST(Processes, ABufferThatIsNoneBreaksTheContextOfItsRank) { ExpectRole("bad_buffer"); }
 TEST(Processes, AGraphLaunchedAfterTheEndOfItsCommunicatorFails) { ExpectRole("stale_graph"); }
+TEST(Processes, ACollectiveThatIsHeldUpDoesNotHoldTheProcess) { ExpectRole("leaves"); }
 TEST(Processes, TheChildOfAForkHasNoCommunicators) { ExpectRole("after_fork"); }
 
 // ---- Strangers
