@@ -69,7 +69,8 @@ class UnknownThingsTest(unittest.TestCase):
             extra = pathlib.Path(out) / "extra.table"
             extra.write_text(extra_rows)
             result = subprocess.run([sys.executable, "-B", str(SOURCE / "intercept" / "gen_wrappers.py"), "--cxx", CXX,
-                                     "--include", include, "--out", out, "--exports", os.devnull, *map(str, coverage.DRIVER_TABLES), str(extra)],
+                                     "--include", include, "--out", out, "--exports", os.devnull,
+                                     *map(str, coverage.DRIVER_TABLES), str(extra)],
                                     capture_output=True, text=True, check=False)
         self.assertEqual(result.returncode != 0, bool(result.stderr))
         return result.stderr
@@ -92,14 +93,14 @@ class UnknownThingsTest(unittest.TestCase):
                                    "--out", out, str(LIBRARIES)], capture_output=True, text=True, check=False)
 
     def test_a_librarys_function_that_no_table_knows_breaks_the_build_by_name(self):
-        for header, declaration, name in [
-                ("cublas_api.h", "CUBLASAPI cublasStatus_t CUBLASWINAPI cublasOfTomorrow(cublasHandle_t handle);", "cublasOfTomorrow"),
-                ("cublasLt.h", "cublasStatus_t CUBLASWINAPI cublasLtOfTomorrow(cublasLtHandle_t handle);", "cublasLtOfTomorrow"),
-                ("nccl.h", "ncclResult_t ncclOfTomorrow(ncclComm_t comm);", "ncclOfTomorrow")]:
+        for header, declaration in [
+                ("cublas_api.h", "CUBLASAPI cublasStatus_t CUBLASWINAPI cublasOfTomorrow(cublasHandle_t handle);"),
+                ("cublasLt.h", "cublasStatus_t CUBLASWINAPI cublasLtOfTomorrow(cublasLtHandle_t handle);"),
+                ("nccl.h", "ncclResult_t ncclOfTomorrow(ncclComm_t comm);")]:
             with self.subTest(header):
                 result = self.generate_libraries(self.headers(declaration, header))
                 self.assertNotEqual(result.returncode, 0)
-                self.assertIn(name, result.stderr)
+                self.assertIn(re.search(r"\w+OfTomorrow", declaration)[0], result.stderr)
         self.assertEqual(self.generate_libraries(str(INCLUDE)).returncode, 0)
 
     def test_the_same_headers_are_accepted(self):
@@ -147,11 +148,22 @@ class KindsTest(unittest.TestCase):
     def test_a_hook_that_refuses_some_uses_is_found(self):
         with tempfile.TemporaryDirectory() as folder:
             source = pathlib.Path(folder) / "hooks_thing.cc"
-            source.write_text("CUresult Make(const Call& call, int kind) {\n  if (kind == 2) {\n    TaintOnce(call.fn, false);\n  }\n"
-                              "  return CUDA_SUCCESS;\n}\n\nCUresult cuThing(const Call& call, int kind) { return Make(call, kind); }\n"
+            source.write_text("CUresult Make(const Call& call, int kind) {\n  if (kind == 2) {\n    TaintOnce(call.fn, false);\n"
+                              "  }\n  return CUDA_SUCCESS;\n}\n\n"
+                              "CUresult cuThing(const Call& call, int kind) { return Make(call, kind); }\n"
                               "CUresult cuOther(const Call& call) {\n  return CUDA_SUCCESS;\n}\n"
                               "CUresult cuWorse(const Call& call) {\n  Taint(\"cuWorse of a kind\", true);\n}\n")
             self.assertEqual(coverage.conditional_refusals([source]), {"cuThing": "reconstruct", "cuWorse": "both"})
+
+    def test_a_message_is_found_as_it_is_said(self):
+        with tempfile.TemporaryDirectory() as folder:
+            source = pathlib.Path(folder) / "thing.cc"
+            source.write_text('return Errorf(StatusCode::kUnsupported, "%s is at 0x%" PRIx64 " "\n    "and %llu",\n  name, at);\n'
+                              'return Status(StatusCode::kUnsupported, NameOf(*thing) + ": it is " + what + " of old");\n'
+                              'return Status(StatusCode::kUnsupported, thing.refused);\n'
+                              'return Refuse(*this, "has another owner", "cuThing");\n')
+            self.assertEqual(coverage.refusal_messages([source]),
+                             {"... is at ... and ...", "...: it is ... of old", "has another owner"})
 
 
 if __name__ == "__main__":

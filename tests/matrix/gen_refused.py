@@ -48,7 +48,8 @@ def agrees(name, signature):
 
 
 def passes_on(name, signature, arguments):
-    return (f"EXPORT CUresult {name}({signature}) {{\n  static const auto real = reinterpret_cast<decltype(&::{name})>(Find(\"{name}\"));\n"
+    return (f"EXPORT CUresult {name}({signature}) {{\n"
+            f"  static const auto real = reinterpret_cast<decltype(&::{name})>(Find(\"{name}\"));\n"
             f"  return real({arguments});\n}}\n")
 
 

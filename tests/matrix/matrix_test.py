@@ -297,10 +297,11 @@ def table(status):
     widths = [max(len(row[i]) for row in rows) for i in range(5)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
     counts = collections.Counter(outcome for outcome, _ in status.values())
-    lines.append(f"{len(status)} kinds of objects: {counts['restored']} restored, {counts['refused under reconstruct']} refused under "
-                 f"reconstruct, {counts['refused']} refused; {len({r.case for r in RESULTS})} programs, {len(RESULTS)} runs, "
-                 f"{sum(r.checkpoints for r in RESULTS)} checkpoints, {sum(r.result.startswith('FAILED') for r in RESULTS)} failed; "
-                 f"seed {SEED}")
+    failed = sum(r.result.startswith("FAILED") for r in RESULTS)
+    lines.append(f"{len(status)} kinds of objects: {counts['restored']} restored, "
+                 f"{counts['refused under reconstruct']} refused under reconstruct, {counts['refused']} refused; "
+                 f"{len({r.case for r in RESULTS})} programs, {len(RESULTS)} runs, "
+                 f"{sum(r.checkpoints for r in RESULTS)} checkpoints, {failed} failed; seed {SEED}")
     return "\n".join(lines) + "\n"
 
 

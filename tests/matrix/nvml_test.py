@@ -23,8 +23,9 @@ class NvmlTest(unittest.TestCase):
 
     def start(self, how, strategy):
         folder = tempfile.mkdtemp(dir=self.site.folder.name)
-        job = self.site.start(f"{how}-{strategy}", built("bin/watcher"), how, folder, STEPS, built("tests/nvml/libnvidia-ml.so.1"),
-                              options=["--strategy", STRATEGIES[strategy]], STASIS_FAKE_DEVICE=self.device)
+        job = self.site.start(f"{how}-{strategy}", built("bin/watcher"), how, folder, STEPS,
+                              built("tests/nvml/libnvidia-ml.so.1"), options=["--strategy", STRATEGIES[strategy]],
+                              STASIS_FAKE_DEVICE=self.device)
         job.wait_for_output("ready:")
         return job, folder
 

@@ -78,7 +78,7 @@ void EndShared() {
 }
 MATRIX_CASE(ipc_memory, "ipc-memory", "kIpcMemory kDeviceMemory", MakeShared, StepShared, EndShared, nullptr, "processes");
 
-// ---- An event that another process could open.
+// ---- An event that another process could open. The driver is not known to carry it.
 
 cudaEvent_t event;
 unsigned* cells;
@@ -99,6 +99,6 @@ void StepShownEvent(unsigned number) {
 MATRIX_CASE(ipc_event, "ipc-event", "kIpcEvent kEvent", MakeShownEvent, StepShownEvent, [] {
   CHECK(cudaEventDestroy(event));
   CHECK(cudaFree(cells));
-});
+}, "driver-checkpoint cuIpcGetEventHandle");
 
 }  // namespace

@@ -18,8 +18,8 @@ struct Case {
   void (*make)();
   void (*step)(unsigned number);  // from 1
   void (*end)();                  // gives everything back; may be null
-  // Of a case that is refused although its kinds are restored: "BY TEXT", the text one that the refusal has. BY is reconstruct,
-  // both (strategies), or driver: the driver's own refusal, under driver-checkpoint.
+  // Of a case that is refused although its kinds are restored: "BY TEXT", the text one that the refusal has. BY is a strategy,
+  // both, or driver: the driver's own refusal, under driver-checkpoint.
   const char* refused;
   // "processes": of several processes, which stand still together or not at all.
   const char* ways;
