@@ -49,6 +49,13 @@ TEST_F(HandleTest, RemembersWhatIsSet) {
   OK(cublasSetMathMode(handle, CUBLAS_TF32_TENSOR_OP_MATH));
   OK(cublasGetMathMode(handle, &math));
   EXPECT_EQ(math, CUBLAS_TF32_TENSOR_OP_MATH);
+  int offset = 0, *count = nullptr;
+  OK(cublasSetFixedPointEmulationMantissaBitOffset(handle, -3));
+  OK(cublasGetFixedPointEmulationMantissaBitOffset(handle, &offset));
+  EXPECT_EQ(offset, -3);
+  OK(cublasSetFixedPointEmulationMantissaBitCountPointer(handle, &offset));
+  OK(cublasGetFixedPointEmulationMantissaBitCountPointer(handle, &count));
+  EXPECT_EQ(count, &offset);
   int sms = -1, version = 0, major = 0;
   OK(cublasSetSmCountTarget(handle, 3));
   OK(cublasGetSmCountTarget(handle, &sms));

@@ -293,7 +293,14 @@ TYPED_TEST(Level2Test, UpdatesOfTriangles) {
         OK(Api<T>::Rank1Packed(this->handle_, uplo, kOrder, &real, px, 1, p1));
         OK(Api<T>::Rank2Packed(this->handle_, uplo, kOrder, &alpha, px, 1, py, 1, p2));
       }
-      std::vector<Complex64> now1 = one.Now(), now2 = two.Now();
+      Numbers plain1(this->kType, place.size(), &this->random_),
+          plain2(this->kType, place.size(), &this->random_);
+      if (form == Form::kWhole) {
+        OK(Api<T>::Syr(this->handle_, uplo, kOrder, &alpha, px, 1, plain1.template at<T>(), place.ld));
+        OK(Api<T>::Syr2(this->handle_, uplo, kOrder, &alpha, px, 1, py, 1, plain2.template at<T>(),
+                        place.ld));
+      }
+      std::vector<Complex64> now1 = one.Now(), now2 = two.Now(), now3 = plain1.Now(), now4 = plain2.Now();
       Complex64 a = this->Widen(alpha);
       for (int j = 0; j < kOrder; j++) {
         for (int i = 0; i < kOrder; i++) {
@@ -311,6 +318,15 @@ TYPED_TEST(Level2Test, UpdatesOfTriangles) {
           s2.Add(this->Conj(a, kComplex) * yi * this->Conj(xj, kComplex));
           ExpectNear(now1[at], s1, 2, this->kType, this->kType, "rank 1");
           ExpectNear(now2[at], s2, 3, this->kType, this->kType, "rank 2");
+          if (form != Form::kWhole) continue;
+          Sum s3, s4;
+          s3.Add(plain1.was()[at]);
+          s3.Add(a * xi * xj);
+          s4.Add(plain2.was()[at]);
+          s4.Add(a * xi * yj);
+          s4.Add(a * yi * xj);
+          ExpectNear(now3[at], s3, 2, this->kType, this->kType, "syr");
+          ExpectNear(now4[at], s4, 3, this->kType, this->kType, "syr2");
         }
       }
     }

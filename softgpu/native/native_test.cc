@@ -175,7 +175,7 @@ TEST_F(NativeTest, ARangeMaySpanSeveralMappings) {
   constexpr size_t kPart = 2 << 20;
   CUmemAllocationProp prop{};
   prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   CUdeviceptr base = 0;
   OK(cuMemAddressReserve(&base, 4 * kPart, 0, 0, 0));
   CUmemAccessDesc access{prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
