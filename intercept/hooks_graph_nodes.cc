@@ -2,6 +2,7 @@
 #include "intercept/hooks_graph.h"
 #include "intercept/taint.h"
 #include "intercept_hooks.h"
+#include "replay/conditional_record.h"
 
 namespace stasis::hooks {
 
@@ -41,11 +42,8 @@ void TranslateParams(CUgraphNodeParams* params) {
 namespace {
 
 // What the driver answers in the parameters of a node that was added.
-void ReturnParams(CUgraphNode node, const CUgraphNodeParams& real, CUgraphNodeParams* params) {
+void ReturnParams(const CUgraphNodeParams& real, CUgraphNodeParams* params) {
   if (real.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) params->alloc.dptr = real.alloc.dptr;
-  if (real.type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
-    params->conditional.phGraph_out =
-        replay::AdoptBodies(node, real.conditional.phGraph_out, real.conditional.size);
   if (real.type == CU_GRAPH_NODE_TYPE_GRAPH && real.graph.graph != ToReal(params->graph.graph))
     params->graph.graph = replay::AdoptChildGraph(real.graph.graph);
 }
@@ -69,7 +67,10 @@ CUresult AddAny(const Call& call, CUgraphNode* node, CUgraph graph, const CUgrap
   if (child != nullptr) replay::NoteChildGraph(graph, child);
   // The child's handle would have to become that of a part of the graph.
   if (moved) Taint("cuGraphAddNode with CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE", false);
-  if (real.get() != params) ReturnParams(*node, *real.get(), params);
+  if (params->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+    params->conditional.phGraph_out =
+        replay::NoteConditionalNode(*node, params->conditional, real.get()->conditional.phGraph_out);
+  if (real.get() != params) ReturnParams(*real.get(), params);
   return result;
 }
 
@@ -187,6 +188,16 @@ CUresult cuGraphAddNode_v2(const Call& call, CUgraphNode* phGraphNode, CUgraph h
                            size_t numDependencies, CUgraphNodeParams* nodeParams) {
   return AddAny<decltype(&::cuGraphAddNode_v2)>(call, phGraphNode, hGraph, dependencies, numDependencies,
                                                 nodeParams, dependencyData);
+}
+
+CUresult cuGraphConditionalHandleCreate(const Call& call, CUgraphConditionalHandle* pHandle_out,
+                                        CUgraph hGraph, CUcontext ctx, unsigned int defaultLaunchValue,
+                                        unsigned int flags) {
+  const CUresult result = call.Real<decltype(&::cuGraphConditionalHandleCreate)>()(
+      pHandle_out, ToReal(hGraph), ToReal(ctx), defaultLaunchValue, flags);
+  if (result == CUDA_SUCCESS && !replay::NoteCondition(*pHandle_out, hGraph, ctx, defaultLaunchValue, flags))
+    TaintOnce(call.fn, false);  // of a graph inside of a node
+  return result;
 }
 
 CUresult cuGraphChildGraphNodeGetGraph(const Call& call, CUgraphNode hNode, CUgraph* phGraph) {

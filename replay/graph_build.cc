@@ -75,8 +75,22 @@ Status AddChild(GraphNodeData& node, CUgraph graph, CUcontext context) {
   return BuildGraph(child, context, node.child.get());
 }
 
+// The handle is there already (conditional_record.h).
+Status AddConditional(GraphNodeData& node, CUgraph graph, CUcontext context) {
+  CUgraphNodeParams params = node.params;
+  params.conditional.ctx = ToReal(params.conditional.ctx);
+  CUresult result = Driver().cuGraphAddNode_v2(&node.real, graph, nullptr, nullptr, 0, &params);
+  if (result == CUDA_ERROR_NOT_FOUND)
+    result = Driver().cuGraphAddNode(&node.real, graph, nullptr, 0, &params);
+  RETURN_IF_ERROR(DriverStatus(result, "cuGraphAddNode"));
+  for (size_t i = 0; i < node.bodies.size(); ++i)
+    RETURN_IF_ERROR(BuildGraph(params.conditional.phGraph_out[i], context, &node.bodies[i]));
+  return {};
+}
+
 Status AddNode(GraphNodeData& node, CUgraph graph, CUcontext context) {
   if (node.type == CU_GRAPH_NODE_TYPE_GRAPH) return AddChild(node, graph, context);
+  if (node.type == CU_GRAPH_NODE_TYPE_CONDITIONAL) return AddConditional(node, graph, context);
   NodeParamsStorage storage;
   ASSIGN_OR_RETURN(CUgraphNodeParams params, RealParams(node, context, &storage));
   CUresult result = Driver().cuGraphAddNode_v2(&node.real, graph, nullptr, nullptr, 0, &params);

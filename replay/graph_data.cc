@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
+#include "replay/conditional_record.h"
 #include "replay/graph_edges.h"
 #include "replay/object_table.h"
 #include "replay/translate.h"
@@ -38,13 +40,12 @@ const char* UnsupportedKind(CUgraphNodeType type) {
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
       return "";
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
       return "memory allocation node (cuGraphAddMemAllocNode, or cuMemAllocAsync in a capture)";
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
       return "memory free node (cuGraphAddMemFreeNode, or cuMemFreeAsync in a capture)";
-    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
-      return "conditional node (cuGraphAddNode)";
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
       return "external semaphore signal node (cuGraphAddExternalSemaphoresSignalNode)";
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
@@ -205,6 +206,20 @@ Status ReadChild(GraphNodeData* node) {
   return ReadGraph(child, node->child.get());
 }
 
+// The driver tells nothing of them but that they are.
+Status ReadConditional(GraphNodeData* node) {
+  const std::optional<ConditionalNode> made = FindConditionalNode(node->visible);
+  if (!made.has_value()) return Refuse("conditional node that is not tracked (cuGraphAddNode)");
+  node->params.conditional.handle = made->handle;
+  node->params.conditional.type = made->type;
+  node->params.conditional.size = static_cast<unsigned>(made->bodies.size());
+  node->params.conditional.ctx = made->context;
+  node->bodies.resize(made->bodies.size());
+  for (size_t i = 0; i < made->bodies.size(); ++i)
+    RETURN_IF_ERROR(ReadGraph(ToReal(made->bodies[i]), &node->bodies[i]));
+  return {};
+}
+
 Status ReadNode(CUgraphNode real, GraphNodeData* node) {
   node->real = real;
   node->visible = ToVisible(real);
@@ -227,6 +242,8 @@ Status ReadNode(CUgraphNode real, GraphNodeData* node) {
       return ReadEvent(node);
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
       return ReadMemOps(node);
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+      return ReadConditional(node);
     default:
       return {};  // an empty node has no parameters
   }
@@ -325,12 +342,83 @@ std::string FindUnsupportedNode(CUgraph real) {
   return {};
 }
 
+namespace {
+
+template <typename T>
+bool SameBytes(const T& a, const T& b) {
+  return std::memcmp(&a, &b, sizeof a) == 0;
+}
+
+template <typename T>
+bool SameList(const std::vector<T>& a, const std::vector<T>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), SameBytes<T>);
+}
+
+// The parameters hold no pointers to what was read with them, except the program's own.
+bool SameNode(const GraphNodeData& a, const GraphNodeData& b) {
+  const bool children =
+      (a.child == nullptr) == (b.child == nullptr) && (a.child == nullptr || SameGraph(*a.child, *b.child));
+  return children && a.visible == b.visible && SameBytes(a.params, b.params) && a.arguments == b.arguments &&
+         a.offsets == b.offsets && SameList(a.attributes, b.attributes) && a.module == b.module &&
+         a.function == b.function && SameList(a.operations, b.operations) &&
+         std::equal(a.bodies.begin(), a.bodies.end(), b.bodies.begin(), b.bodies.end(), SameGraph);
+}
+
+Status ListBodies(CUgraphNode real, GraphHandles* out) {
+  const std::optional<ConditionalNode> made = FindConditionalNode(ToVisible(real));
+  if (!made.has_value()) return {};
+  for (CUgraph body : made->bodies) {
+    out->children.push_back(ToReal(body));
+    RETURN_IF_ERROR(ListHandles(out->children.back(), out));
+  }
+  return {};
+}
+
+bool SameEdge(const GraphEdge& a, const GraphEdge& b) {
+  return a.from == b.from && a.to == b.to && SameBytes(a.data, b.data);
+}
+
+}  // namespace
+
+bool SameGraph(const GraphData& a, const GraphData& b) {
+  return std::equal(a.nodes.begin(), a.nodes.end(), b.nodes.begin(), b.nodes.end(), SameNode) &&
+         std::equal(a.edges.begin(), a.edges.end(), b.edges.begin(), b.edges.end(), SameEdge);
+}
+
+Status CheckHandles(const GraphData& graph) {
+  const auto known = [](const auto* handle) {
+    return handle == nullptr || ObjectTable::Get().Find(reinterpret_cast<uint64_t>(handle)) != nullptr;
+  };
+  for (const GraphNodeData& node : graph.nodes) {
+    const CUgraphNodeParams& params = node.params;
+    bool there = known(node.module);
+    if (node.type == CU_GRAPH_NODE_TYPE_KERNEL)
+      there = there && known(params.kernel.func) && known(params.kernel.kern);
+    if (node.type == CU_GRAPH_NODE_TYPE_EVENT_RECORD) there = known(params.eventRecord.event);
+    if (node.type == CU_GRAPH_NODE_TYPE_WAIT_EVENT) there = known(params.eventWait.event);
+    const CUDA_MEMCPY3D& copy = params.memcpy.copyParams;
+    if (node.type == CU_GRAPH_NODE_TYPE_MEMCPY)
+      there = (copy.srcMemoryType != CU_MEMORYTYPE_ARRAY || known(copy.srcArray)) &&
+              (copy.dstMemoryType != CU_MEMORYTYPE_ARRAY || known(copy.dstArray));
+    if (!there) return Refuse("what it names was destroyed");
+    if (node.child != nullptr) RETURN_IF_ERROR(CheckHandles(*node.child));
+    for (const GraphData& body : node.bodies) RETURN_IF_ERROR(CheckHandles(body));
+  }
+  return {};
+}
+
+bool HasConditionalNodes(const GraphData& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                     [](const GraphNodeData& node) { return node.type == CU_GRAPH_NODE_TYPE_CONDITIONAL; });
+}
+
 Status ListHandles(CUgraph real, GraphHandles* out) {
   ASSIGN_OR_RETURN(const std::vector<CUgraphNode> nodes, ListNodes(real));
   for (CUgraphNode node : nodes) {
     out->nodes.push_back(node);
     CUgraphNodeType type;
     RETURN_IF_ERROR(DriverStatus(Driver().cuGraphNodeGetType(node, &type), "cuGraphNodeGetType"));
+    if (type == CU_GRAPH_NODE_TYPE_CONDITIONAL) RETURN_IF_ERROR(ListBodies(node, out));
     CUgraph child = nullptr;
     if (type != CU_GRAPH_NODE_TYPE_GRAPH ||
         Driver().cuGraphChildGraphNodeGetGraph(node, &child) != CUDA_SUCCESS)
@@ -345,6 +433,7 @@ void IndexNodes(GraphData* data, GraphNodeIndex* index) {
   for (GraphNodeData& node : data->nodes) {
     (*index)[node.real] = &node;
     if (node.child != nullptr) IndexNodes(node.child.get(), index);
+    for (GraphData& body : node.bodies) IndexNodes(&body, index);
   }
 }
 

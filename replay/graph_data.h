@@ -35,6 +35,7 @@ struct GraphNodeData {
   std::string function;
   std::vector<CUstreamBatchMemOpParams> operations;
   std::unique_ptr<GraphData> child;
+  std::vector<GraphData> bodies;  // of a conditional node
 };
 
 struct GraphEdge {
@@ -54,6 +55,12 @@ struct GraphData {
 Status ReadGraph(CUgraph real, GraphData* out);
 // The first node, in child graphs too, of a kind that cannot be built again, in words; empty: none.
 std::string FindUnsupportedNode(CUgraph real);
+
+// Whether both say the same of the same nodes.
+bool SameGraph(const GraphData& a, const GraphData& b);
+bool HasConditionalNodes(const GraphData& graph);
+// kUnsupported when an object that a node names is gone.
+Status CheckHandles(const GraphData& graph);
 
 // Fills the empty graph `real` and notes the handles of the nodes. The context `context` (real) is current,
 // and used where the driver does not tell a node's own.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "replay/conditional_record.h"
 #include "replay/graph_context.h"
 #include "replay/graph_records.h"
 #include "replay/translate.h"
@@ -117,6 +118,7 @@ void GraphExecRecord::AddOverride(CUgraphNode node, CUgraph child) {
 
 void GraphExecRecord::NoteParams(CUgraphNode visible, const char* call,
                                  const std::function<CUresult(CUgraphNode)>& apply) {
+  if (made_from_ != nullptr) return LoseChange(call);
   if (snapshot_ == nullptr) return;
   const CUgraphNode twin = Twin(visible);
   if (twin == nullptr || apply(twin) != CUDA_SUCCESS) {
@@ -127,6 +129,7 @@ void GraphExecRecord::NoteParams(CUgraphNode visible, const char* call,
 }
 
 void GraphExecRecord::NoteChild(CUgraphNode visible, const char* call, CUgraph child) {
+  if (made_from_ != nullptr) return LoseChange(call);
   if (snapshot_ == nullptr) return;
   const CUgraphNode twin = Twin(visible);
   std::string why;
@@ -139,6 +142,7 @@ void GraphExecRecord::NoteChild(CUgraphNode visible, const char* call, CUgraph c
 }
 
 void GraphExecRecord::NoteEnabled(CUgraphNode visible, bool enabled) {
+  if (made_from_ != nullptr) return LoseChange("cuGraphNodeSetEnabled");
   if (snapshot_ == nullptr) return;
   const CUgraphNode twin = Twin(visible);
   if (twin == nullptr) {
@@ -150,7 +154,17 @@ void GraphExecRecord::NoteEnabled(CUgraphNode visible, bool enabled) {
   }
 }
 
+void GraphExecRecord::LoseChange(const char* call) {
+  lost_ = std::string(call) + " has changed it, and it has conditional nodes";
+}
+
+// With conditional nodes no other graph than its own fits.
 void GraphExecRecord::NoteUpdate(CUgraph graph, const std::shared_ptr<GraphRecord>& record) {
+  if (made_from_ != nullptr) {
+    const bool read = ReadGraph(graph, made_from_.get()).ok();
+    if (!read || record == nullptr || record != source_.lock()) LoseChange("cuGraphExecUpdate");
+    return;
+  }
   if (snapshot_ == nullptr) return;
   if (!references_.empty() ||
       (record != nullptr && (!record->references().empty() || record->references().untracked())))
@@ -192,6 +206,7 @@ Status GraphExecRecord::Check() {
     return Errorf(StatusCode::kUnsupported, "%s can be launched by the device (%s)", Name().c_str(),
                   "CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH");
   const ContextScope context(context_);
+  if (made_from_ != nullptr) return CheckSource().WithContext(Name());
   std::vector<CUgraph> graphs = {snapshot_, update_};
   for (const Override& override : overrides_) graphs.push_back(override.child);
   GraphData data;
@@ -199,6 +214,47 @@ Status GraphExecRecord::Check() {
     if (graph != nullptr) RETURN_IF_ERROR(ReadGraph(graph, &data).WithContext(Name()));
   }
   return {};
+}
+
+std::shared_ptr<GraphRecord> GraphExecRecord::LivingSource() const {
+  std::shared_ptr<GraphRecord> source = source_.lock();
+  return source != nullptr && ObjectTable::Get().Find(source->visible()) == source ? source : nullptr;
+}
+
+Status GraphExecRecord::CheckSource() const {
+  const std::shared_ptr<GraphRecord> source = LivingSource();
+  if (source == nullptr) return CheckHandles(*made_from_);
+  GraphData now;
+  RETURN_IF_ERROR(ReadGraph(source->handle(), &now));
+  if (SameGraph(now, *made_from_)) return {};
+  return Errorf(StatusCode::kUnsupported, "its graph has changed since, and has conditional nodes (%s)",
+                "cuGraphConditionalHandleCreate");
+}
+
+Result<CUgraph> GraphExecRecord::Prepare() {
+  if (prepared_ == nullptr)
+    RETURN_IF_ERROR(DriverStatus(Driver().cuGraphCreate(&prepared_, 0), "cuGraphCreate"));
+  return prepared_;
+}
+
+// Of the graph that it was made from, or of another one that has the values instead.
+Result<uint64_t> GraphExecRecord::RebuildFromSource() {
+  const ContextScope context(context_);
+  const std::shared_ptr<GraphRecord> source = LivingSource();
+  CUgraph graph = source == nullptr ? nullptr : source->handle();
+  if (graph == nullptr) {
+    ASSIGN_OR_RETURN(snapshot_, Prepare());
+    graph = snapshot_;
+    prepared_ = nullptr;
+    RETURN_IF_ERROR(BuildGraph(graph, context.real(), made_from_.get()).WithContext(Name()));
+    RETURN_IF_ERROR(references_.RetainIn(graph));
+  }
+  CUgraphExec exec = nullptr;
+  const CUresult result = Driver().cuGraphInstantiateWithFlags(
+      &exec, graph, saved_.flags & ~cuuint64_t{CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD});
+  if (snapshot_ != nullptr) references_.ReleaseFrom(snapshot_);
+  RETURN_IF_ERROR(DriverStatus(result, "cuGraphInstantiateWithFlags"));
+  return reinterpret_cast<uint64_t>(exec);
 }
 
 Status GraphExecRecord::SaveOverrides(const GraphNodeIndex& index) {
@@ -233,6 +289,9 @@ Status GraphExecRecord::Save() {
   RETURN_IF_ERROR(
       DriverStatus(Driver().cuGraphExecGetFlags(reinterpret_cast<CUgraphExec>(real()), &saved_.flags),
                    "cuGraphExecGetFlags"));
+  saved_.from_source = made_from_ != nullptr;
+  prepared_ = nullptr;  // of a rebuild that failed; it went with its driver
+  if (saved_.from_source) return {};
   const ContextScope context(context_);
   RETURN_IF_ERROR(ReadPrivate(snapshot_, &saved_.graph));
   if (update_ != nullptr) RETURN_IF_ERROR(ReadPrivate(update_, &saved_.update));
@@ -291,6 +350,7 @@ Status GraphExecRecord::ApplySaved(CUgraphExec exec, CUcontext context) {
 }
 
 Result<uint64_t> GraphExecRecord::Rebuild() {
+  if (saved_.from_source) return RebuildFromSource();
   if (saved_.graph == nullptr) return uint64_t{0};
   const ContextScope context(context_);
   Result<CUgraphExec> exec = Instantiate(context.real());
@@ -311,7 +371,15 @@ void NoteInstantiated(CUgraph graph, CUgraphExec* exec) {
   const std::shared_ptr<GraphRecord> source = FindAs<GraphRecord>(graph);
   std::string lost;
   const CUgraph snapshot = CloneGraph(ToReal(graph), source, &lost);
-  AddRecord(std::make_shared<GraphExecRecord>(CurrentContext(), source, snapshot, std::move(lost)), exec);
+  GraphData data;
+  const bool conditional = snapshot == nullptr && source != nullptr &&
+                           g_keep_snapshots.load(std::memory_order_relaxed) &&
+                           ReadGraph(ToReal(graph), &data).ok() && HasConditionalNodes(data);
+  if (conditional) lost.clear();
+  const auto record = std::make_shared<GraphExecRecord>(CurrentContext(), source, snapshot, std::move(lost));
+  if (conditional) record->KeepSource(std::move(data));
+  AddRecord(record, exec);
+  if (conditional) NoteConditionsOf(source, record);
 }
 
 void NoteExecDestroyed(const std::shared_ptr<GraphExecRecord>& exec) {

@@ -123,6 +123,10 @@ void GraphRecord::SaveParts(GraphData& graph) {
   };
   for (GraphNodeData& node : graph.nodes) {
     node.visible = As<CUgraphNode>(note(Number(node.real)));
+    for (GraphData& body : node.bodies) {
+      body.visible = As<CUgraph>(note(Number(body.real)));
+      SaveParts(body);
+    }
     if (node.child == nullptr) continue;
     node.child->visible = As<CUgraph>(note(Number(node.child->real)));
     SaveParts(*node.child);
@@ -140,6 +144,7 @@ Status GraphRecord::SaveClones() {
 
 Status GraphRecord::Save() {
   data_ = GraphData();
+  prepared_ = nullptr;  // of a rebuild that failed; it went with its driver
   if (handle() == nullptr) return {};
   const ContextScope context(context_);
   RETURN_IF_ERROR(ReadGraph(handle(), &data_).WithContext(Name()));
@@ -160,16 +165,26 @@ void GraphRecord::PlaceParts(const GraphData& graph) {
   };
   for (const GraphNodeData& node : graph.nodes) {
     place(Number(node.visible), Number(node.real));
+    for (const GraphData& body : node.bodies) {
+      place(Number(body.visible), Number(body.real));
+      PlaceParts(body);
+    }
     if (node.child == nullptr) continue;
     place(Number(node.child->visible), Number(node.child->real));
     PlaceParts(*node.child);
   }
 }
 
+Result<CUgraph> GraphRecord::Prepare() {
+  if (prepared_ == nullptr)
+    RETURN_IF_ERROR(DriverStatus(Driver().cuGraphCreate(&prepared_, 0), "cuGraphCreate"));
+  return prepared_;
+}
+
 Result<uint64_t> GraphRecord::Rebuild() {
   if (data_.real == nullptr) return uint64_t{0};
-  CUgraph made = nullptr;
-  RETURN_IF_ERROR(DriverStatus(Driver().cuGraphCreate(&made, 0), "cuGraphCreate"));
+  ASSIGN_OR_RETURN(CUgraph made, Prepare());
+  prepared_ = nullptr;
   const ContextScope context(context_);
   Status built = BuildGraph(made, context.real(), &data_);
   if (built.ok()) built = references_.RetainIn(made);
@@ -248,14 +263,6 @@ CUgraphNode AdoptNode(CUgraphNode real) {
 CUgraph AdoptChildGraph(CUgraph real) {
   if (Translating() && real != nullptr) AddSharedRecord(std::make_shared<GraphPartRecord>(), &real);
   return real;
-}
-
-CUgraph* AdoptBodies(CUgraphNode node, CUgraph* real, size_t count) {
-  const auto record = Translating() ? FindAs<GraphPartRecord>(node) : nullptr;
-  if (record == nullptr || real == nullptr) return real;
-  std::vector<CUgraph> bodies(real, real + count);
-  for (CUgraph& body : bodies) body = AdoptChildGraph(body);
-  return record->KeepBodies(std::move(bodies));
 }
 
 CUgraph AdoptGraph(CUgraph real) {

@@ -40,15 +40,8 @@ class GraphPartRecord final : public Record {
   Status Destroy() override { return {}; }
   Result<uint64_t> Rebuild() override { return rebuilt_; }
 
-  // The visible graphs of a conditional node, in memory that lives as long as the record.
-  CUgraph* KeepBodies(std::vector<CUgraph> bodies) {
-    bodies_ = std::move(bodies);
-    return bodies_.data();
-  }
-
  private:
   friend class GraphRecord;
-  std::vector<CUgraph> bodies_;
   bool seen_ = false;  // by the Save() of its graph
   uint64_t rebuilt_ = 0;
 };
@@ -65,6 +58,8 @@ class GraphRecord final : public Record {
 
   CUgraph handle() const { return reinterpret_cast<CUgraph>(real()); }
   UserReferences& references() { return references_; }
+  // Before Rebuild(): the driver's graph that will be it, still empty.
+  Result<CUgraph> Prepare();
   // The node of this graph that was cloned from `original`, both visible, for clones made before a rebuild;
   // null when there is none.
   CUgraphNode FindClone(CUgraphNode original) const;
@@ -79,6 +74,7 @@ class GraphRecord final : public Record {
   UserReferences references_;
   std::unordered_map<CUgraphNode, CUgraphNode> clones_;
   GraphData data_;
+  CUgraph prepared_ = nullptr;
 };
 
 class GraphExecRecord final : public Record {
@@ -110,6 +106,10 @@ class GraphExecRecord final : public Record {
   void NoteUpdate(CUgraph graph, const std::shared_ptr<GraphRecord>& record);
   // Gone: drops the private graphs and the references.
   void NoteDestroyed();
+  // It has conditional nodes, and was made from `graph` as that is now.
+  void KeepSource(GraphData graph) { made_from_ = std::make_unique<GraphData>(std::move(graph)); }
+  // As of graphs: the one that takes the place of its own, which is gone.
+  Result<CUgraph> Prepare();
   CUcontext context() const { return context_; }
 
  private:
@@ -128,6 +128,7 @@ class GraphExecRecord final : public Record {
     std::vector<SavedOverride> overrides;
     std::vector<GraphNodeData*> disabled;
     std::vector<std::pair<CUgraphNode, GraphNodeData*>> origins;  // of the program's nodes
+    bool from_source = false;
   };
   CUgraphNode Twin(CUgraphNode visible) const;
   void AddOverride(CUgraphNode node, CUgraph child);
@@ -135,10 +136,18 @@ class GraphExecRecord final : public Record {
   Status SaveOverrides(const GraphNodeIndex& index);
   Status SaveOrigins(const GraphNodeIndex& index);
   Result<CUgraphExec> Instantiate(CUcontext context);
+  void LoseChange(const char* call);
+  Status CheckSource() const;
+  Result<uint64_t> RebuildFromSource();
+  std::shared_ptr<GraphRecord> LivingSource() const;
   Status ApplySaved(CUgraphExec exec, CUcontext context);
 
   const CUcontext context_;  // visible
   const std::weak_ptr<GraphRecord> source_;
+  // Graphs with conditional nodes are not cloned, and no value decides in two graphs: instead of a snapshot
+  // there is the graph itself, which must not have changed since, or this when it is gone.
+  std::unique_ptr<GraphData> made_from_;
+  CUgraph prepared_ = nullptr;
   CUgraph snapshot_;          // ours, the driver's handle; null: see lost_
   CUgraph update_ = nullptr;  // a clone of the graph of the last update, or null
   std::vector<Override> overrides_;
@@ -178,9 +187,6 @@ void DropGraphsOfContext(CUcontext context);
 // What the program is told for a node or a graph inside of a node; records it when translating.
 CUgraphNode AdoptNode(CUgraphNode real);
 CUgraph AdoptChildGraph(CUgraph real);
-// The same for the driver's list of the graphs inside of a conditional node (visible), as the program may
-// keep it.
-CUgraph* AdoptBodies(CUgraphNode node, CUgraph* real, size_t count);
 // The same for the graph of a capture in progress.
 CUgraph AdoptGraph(CUgraph real);
 
