@@ -82,7 +82,7 @@ cublasStatus_t RunProduct(cublasHandle_t handle, const Shape& shape, const void*
     return CUBLAS_STATUS_INVALID_VALUE;
   p.alpha = call.In(alpha, SizeOf(p.scale_type));
   p.beta = call.In(beta, SizeOf(p.scale_type));
-  p.workspace = call.handle().workspace;
+  if (UsesWorkspace(p)) p.workspace = call.handle().WorkspaceNow();
   return StatusOf(native::Launch<&RunMatmul>(call.handle().stream, p));
 }
 

@@ -29,7 +29,7 @@ inline constexpr unsigned kResults = 64;
 struct Handle {
   CUcontext context = nullptr;
   uint64_t hidden = 0;  // device memory: kWorkspaceBytes, then kResults results
-  Workspace workspace;
+  Workspace workspace;  // the hidden one, or the program's
   CUstream stream = nullptr;
   cublasPointerMode_t pointer_mode = CUBLAS_POINTER_MODE_HOST;
   cublasAtomicsMode_t atomics = CUBLAS_ATOMICS_NOT_ALLOWED;
@@ -43,6 +43,11 @@ struct Handle {
   int mantissa_bit_offset = 0;
   int* mantissa_bits = nullptr;
   std::atomic<unsigned> next_result{0};
+
+  // For a launch in the stream.
+  Workspace WorkspaceNow() const {
+    return workspace.address == hidden ? OfHandle(workspace, stream) : workspace;
+  }
 };
 
 // Of a live handle, or null. Thread-safe.

@@ -251,6 +251,26 @@ TEST_F(CaptureTest, GraphsReplay) {
   ASSERT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
 }
 
+TEST_F(CaptureTest, AGraphOutlivesItsHandle) {
+  Numbers a(CUDA_R_16F, {Complex64(2)}), c(CUDA_R_16F, {Complex64(1)});
+  float one = 1;
+  cublasHandle_t handle = nullptr;
+  OK(cublasCreate(&handle));
+  OK(cublasSetStream(handle, stream_));
+  Begin();
+  OK(cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 1, &one, a.at(), CUDA_R_16F, 1, a.at(), CUDA_R_16F,
+                  1, &one, c.at(), CUDA_R_16F, 1, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  ASSERT_EQ(cuStreamEndCapture(stream_, &graph), CUDA_SUCCESS);
+  ASSERT_EQ(cuGraphInstantiate(&exec, graph, 0), CUDA_SUCCESS);
+  OK(cublasDestroy(handle));
+  ASSERT_EQ(cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(c.Now()[0], Complex64(5));
+  ASSERT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+  ASSERT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+}
+
 TEST_F(CaptureTest, AResultForTheHostIsRefused) {
   Numbers x(CUDA_R_32F, {Complex64(1)});
   float result = -1;

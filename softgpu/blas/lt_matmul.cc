@@ -58,9 +58,9 @@ cublasStatus_t Run(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const LtO
   status = PlaceOperands(Read<MatmulDesc>(desc), Read<Layout>(d), operands, &matmul);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   bool enough = workspace.address != 0 && workspace.bytes >= MatmulWorkspaceBytes();
-  matmul.workspace = enough ? workspace : state->own;
   ContextScope scope(state->context);
   if (scope.result() != CUDA_SUCCESS) return StatusOf(scope.result());
+  if (UsesWorkspace(matmul)) matmul.workspace = enough ? workspace : OfHandle(state->own, stream);
   return StatusOf(native::Launch<&RunMatmul>(stream, matmul));
 }
 

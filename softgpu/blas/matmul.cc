@@ -357,18 +357,6 @@ bool LoadFactors(const Matmul& p, native::Device& device, Factors* factors) {
   return true;
 }
 
-bool InTiles(const Matmul& p) {
-  switch (p.a.matrix.type) {
-    case CUDA_R_32F:
-    case CUDA_R_64F:
-    case CUDA_C_32F:
-    case CUDA_C_64F:
-      return false;
-    default:
-      return true;
-  }
-}
-
 void MultiplyNative(const Matmul& p, const Views& views, const Factors& factors, const Finish& finish) {
   switch (p.a.matrix.type) {
     case CUDA_R_32F:
@@ -433,6 +421,18 @@ bool TypesFit(const Matmul& p, cublasComputeType_t compute) {
   }
 }
 
+bool UsesWorkspace(const Matmul& p) {
+  switch (p.a.matrix.type) {
+    case CUDA_R_32F:
+    case CUDA_R_64F:
+    case CUDA_C_32F:
+    case CUDA_C_64F:
+      return false;
+    default:
+      return true;
+  }
+}
+
 size_t MatmulWorkspaceBytes() { return 4 * kTileElements * sizeof(float); }
 
 bool LoadScalar(const Scalar& scalar, cudaDataType type, native::Device& device, Complex64* value) {
@@ -448,7 +448,7 @@ bool LoadScalar(const Scalar& scalar, cudaDataType type, native::Device& device,
 void RunMatmul(const Matmul& p, native::Device& device) {
   Factors factors;
   if (p.m == 0 || p.n == 0 || !LoadFactors(p, device, &factors)) return;
-  bool tiles = InTiles(p);
+  bool tiles = UsesWorkspace(p);
   // Left out of the product when A and B are not to be read.
   Matmul scaled = p;
   if (factors.alpha == Complex64(0)) scaled.k = 0;

@@ -68,10 +68,11 @@ struct Matmul {
   Epilogue epilogue;
 };
 
-// Whether Run() can do it: the combinations of types.
+// Whether RunMatmul() can do it: the combinations of types.
 bool TypesFit(const Matmul& matmul, cublasComputeType_t compute);
-// What Run() likes to have as a workspace.
+// What RunMatmul() likes to have as a workspace, and whether it uses one for these types.
 size_t MatmulWorkspaceBytes();
+bool UsesWorkspace(const Matmul& matmul);
 // The body.
 void RunMatmul(const Matmul& matmul, native::Device& device);
 

@@ -2,12 +2,20 @@
 
 #include <new>
 
+#include "softgpu/native/driver.h"
+
 namespace softgpu::blas {
 
 namespace {
 constexpr size_t kAlignment = 64;
 constexpr unsigned kLocks = 64;
 }  // namespace
+
+Workspace OfHandle(const Workspace& own, CUstream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  CUresult result = native::Driver().cuStreamIsCapturing(stream, &status);
+  return result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE ? own : Workspace();
+}
 
 std::mutex& Scratch::LockOf(uint64_t address) {
   // Never destroyed: launches may be in flight when the process ends.

@@ -2,6 +2,8 @@
 #ifndef SOFTGPU_BLAS_SCRATCH_H_
 #define SOFTGPU_BLAS_SCRATCH_H_
 
+#include <cuda.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,6 +18,10 @@ struct Workspace {
   uint64_t address = 0;
   size_t bytes = 0;
 };
+
+// A workspace that belongs to a handle, for a launch in `stream`: none while the stream captures, because the
+// graph may outlive the handle.
+Workspace OfHandle(const Workspace& own, CUstream stream);
 
 // Holds a workspace while a body runs. Two launches of one handle may run at the same time, when its stream
 // was changed in between or a graph holds one of them; then one waits for the other here. A workspace that is
