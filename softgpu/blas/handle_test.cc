@@ -152,6 +152,41 @@ void ComputeInThreads(bool shared) {
 TEST_F(HandleTest, EachThreadItsHandle) { ComputeInThreads(false); }
 TEST_F(HandleTest, OneHandleForAllThreads) { ComputeInThreads(true); }
 
+// Products that take OpenBLAS's threads of execution at the same time give what they give alone.
+TEST_F(HandleTest, ProductsInSeveralStreamsAtOnce) {
+  constexpr int kSize = 150, kStreams = 4, kRounds = 8;
+  Numbers a(CUDA_R_32F, kSize * kSize, &random_), b(CUDA_R_64F, kSize * kSize, &random_);
+  std::vector<std::unique_ptr<Numbers>> single, wide;
+  std::vector<std::unique_ptr<TestHandle>> handles;
+  std::vector<CUstream> streams(kStreams);
+  float one = 1, zero = 0;
+  double one_wide = 1, zero_wide = 0;
+  for (int i = 0; i < kStreams; i++) {
+    handles.push_back(std::make_unique<TestHandle>());
+    single.push_back(std::make_unique<Numbers>(CUDA_R_32F, kSize * kSize, &random_));
+    wide.push_back(std::make_unique<Numbers>(CUDA_R_64F, kSize * kSize, &random_));
+    ASSERT_EQ(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    OK(cublasSetStream(*handles[i], streams[i]));
+  }
+  auto run = [&](int i) {
+    OK(cublasSgemm(*handles[i], CUBLAS_OP_N, CUBLAS_OP_T, kSize, kSize, kSize, &one, a.at<float>(), kSize,
+                   a.at<float>(), kSize, &zero, single[i]->at<float>(), kSize));
+    OK(cublasDgemm(*handles[i], CUBLAS_OP_T, CUBLAS_OP_N, kSize, kSize, kSize, &one_wide, b.at<double>(),
+                   kSize, b.at<double>(), kSize, &zero_wide, wide[i]->at<double>(), kSize));
+  };
+  run(0);
+  std::vector<unsigned char> want = single[0]->Bytes(), want_wide = wide[0]->Bytes();
+  for (int round = 0; round < kRounds; round++) {
+    for (int i = 0; i < kStreams; i++) run(i);
+  }
+  for (int i = 0; i < kStreams; i++) {
+    EXPECT_EQ(single[i]->Bytes(), want) << i;
+    EXPECT_EQ(wide[i]->Bytes(), want_wide) << i;
+  }
+  handles.clear();
+  for (CUstream stream : streams) ASSERT_EQ(cuStreamDestroy(stream), CUDA_SUCCESS);
+}
+
 TEST_F(HandleTest, AThreadWithoutAContextMayUseAHandle) {
   TestHandle handle;
   Numbers x(CUDA_R_64F, {Complex64(3), Complex64(4)});
