@@ -101,7 +101,7 @@ class Reference {
       const double old = blend.beta == 0 ? 0 : blend.beta * before.At(place);
       const double expected = blend.alpha * sum_[i] + old;
       const double sum = std::fabs(blend.alpha) * magnitude_[i] + std::fabs(old);
-      ASSERT_NEAR(result.At(place), expected, Bound(shape_.type, terms_[i] + 2, sum, expected));
+      ASSERT_NEAR(result.At(place), expected, Bound(result.shape().type, terms_[i] + 2, sum, expected));
     });
   }
 
@@ -135,119 +135,147 @@ HostTensor Random(const Shape& shape, uint64_t seed) {
 
 class ConvolutionTest : public testing::Test {
  protected:
-  // Runs `check` for every case, type, layout and blend.
-  void ForAll(const std::function<void(const Case&, const Shapes&, const Blend&)>& check) {
+  using Check = std::function<void(const Shapes&, const Blend&)>;
+
+  // For each case, `begin` sums up what is expected, from shapes of floats, and says how each type, layout
+  // and blend of it is checked. The values are the same in all of them.
+  static void ForAll(const std::function<Check(const Case&, const Shapes&)>& begin) {
     for (const Case& c : kCases) {
+      const Check check = begin(c, Shapes(c, CUDNN_DATA_FLOAT, Order::kChannelsFirst));
       for (const int type : kTypes) {
         for (const Order order : kOrders) {
           SCOPED_TRACE(NameOf(type, order) + " case " + std::to_string(&c - kCases));
           const Shapes shapes(c, type, order);
-          for (const Blend& blend : kBlends) check(c, shapes, blend);
+          for (const Blend& blend : kBlends) check(shapes, blend);
         }
       }
     }
   }
 
-  Arena arena_;
+  // One value for each channel of y.
+  static Shape BiasOf(const Shapes& shapes) {
+    std::vector<int> dims(shapes.y.rank, 1);
+    dims[1] = shapes.y.dim[1];
+    return MakeShape(shapes.y.type, dims);
+  }
+
+  static Place ChannelOf(const Place& place) {
+    Place channel(place.size(), 0);
+    channel[1] = place[1];
+    return channel;
+  }
 };
 
 TEST_F(ConvolutionTest, Forward) {
-  ForAll([&](const Case& c, const Shapes& shapes, const Blend& blend) {
-    const HostTensor x = Random(shapes.x, 1);
-    const HostTensor w = Random(shapes.w, 2);
-    const HostTensor before = Destination(shapes.y, blend);
-    HostTensor y = before;
-    Reference reference(shapes.y);
-    ForEachProduct(c, shapes, [&](const Place& xp, const Place& wp, const Place& yp) {
+  ForAll([](const Case& c, const Shapes& plain) -> Check {
+    Reference reference(plain.y);
+    const HostTensor x = Random(plain.x, 1);
+    const HostTensor w = Random(plain.w, 2);
+    ForEachProduct(c, plain, [&](const Place& xp, const Place& wp, const Place& yp) {
       reference.Add(yp, x.At(xp) * w.At(wp));
     });
-    ConvolutionForward(ParamsOf(c), blend, x.AsSource(), w.AsSource(), y.AsTarget(), &arena_);
-    reference.Check(y, before, blend);
+    return [&c, reference](const Shapes& shapes, const Blend& blend) {
+      const HostTensor before = Destination(shapes.y, blend);
+      HostTensor y = before;
+      Arena arena;
+      ConvolutionForward(ParamsOf(c), blend, Random(shapes.x, 1).AsSource(), Random(shapes.w, 2).AsSource(),
+                         y.AsTarget(), &arena);
+      reference.Check(y, before, blend);
+    };
   });
 }
 
 TEST_F(ConvolutionTest, BackwardData) {
-  ForAll([&](const Case& c, const Shapes& shapes, const Blend& blend) {
-    const HostTensor w = Random(shapes.w, 3);
-    const HostTensor dy = Random(shapes.y, 4);
-    const HostTensor before = Destination(shapes.x, blend);
-    HostTensor dx = before;
-    Reference reference(shapes.x);
-    ForEachProduct(c, shapes, [&](const Place& xp, const Place& wp, const Place& yp) {
+  ForAll([](const Case& c, const Shapes& plain) -> Check {
+    Reference reference(plain.x);
+    const HostTensor w = Random(plain.w, 3);
+    const HostTensor dy = Random(plain.y, 4);
+    ForEachProduct(c, plain, [&](const Place& xp, const Place& wp, const Place& yp) {
       reference.Add(xp, dy.At(yp) * w.At(wp));
     });
-    ConvolutionBackwardData(ParamsOf(c), blend, w.AsSource(), dy.AsSource(), dx.AsTarget(), &arena_);
-    reference.Check(dx, before, blend);
+    return [&c, reference](const Shapes& shapes, const Blend& blend) {
+      const HostTensor before = Destination(shapes.x, blend);
+      HostTensor dx = before;
+      Arena arena;
+      ConvolutionBackwardData(ParamsOf(c), blend, Random(shapes.w, 3).AsSource(),
+                              Random(shapes.y, 4).AsSource(), dx.AsTarget(), &arena);
+      reference.Check(dx, before, blend);
+    };
   });
 }
 
 TEST_F(ConvolutionTest, BackwardFilter) {
-  ForAll([&](const Case& c, const Shapes& shapes, const Blend& blend) {
-    const HostTensor x = Random(shapes.x, 5);
-    const HostTensor dy = Random(shapes.y, 6);
-    const HostTensor before = Destination(shapes.w, blend);
-    HostTensor dw = before;
-    Reference reference(shapes.w);
-    ForEachProduct(c, shapes, [&](const Place& xp, const Place& wp, const Place& yp) {
+  ForAll([](const Case& c, const Shapes& plain) -> Check {
+    Reference reference(plain.w);
+    const HostTensor x = Random(plain.x, 5);
+    const HostTensor dy = Random(plain.y, 6);
+    ForEachProduct(c, plain, [&](const Place& xp, const Place& wp, const Place& yp) {
       reference.Add(wp, dy.At(yp) * x.At(xp));
     });
-    ConvolutionBackwardFilter(ParamsOf(c), blend, x.AsSource(), dy.AsSource(), dw.AsTarget(), &arena_);
-    reference.Check(dw, before, blend);
+    return [&c, reference](const Shapes& shapes, const Blend& blend) {
+      const HostTensor before = Destination(shapes.w, blend);
+      HostTensor dw = before;
+      Arena arena;
+      ConvolutionBackwardFilter(ParamsOf(c), blend, Random(shapes.x, 5).AsSource(),
+                                Random(shapes.y, 6).AsSource(), dw.AsTarget(), &arena);
+      reference.Check(dw, before, blend);
+    };
   });
 }
 
 TEST_F(ConvolutionTest, BackwardBias) {
-  ForAll([&](const Case& c, const Shapes& shapes, const Blend& blend) {
-    const HostTensor dy = Random(shapes.y, 8);
-    std::vector<int> dims(c.x.size(), 1);
-    dims[1] = c.filters;
-    const Shape bias = MakeShape(shapes.y.type, dims);
-    const HostTensor before = Destination(bias, blend);
-    HostTensor db = before;
-    Reference reference(bias);
-    ForEachPlace(shapes.y, [&](const Place& place) {
-      Place channel(place.size(), 0);
-      channel[1] = place[1];
-      reference.Add(channel, dy.At(place));
-    });
-    ConvolutionBackwardBias(blend, dy.AsSource(), db.AsTarget(), &arena_);
-    reference.Check(db, before, blend);
+  ForAll([](const Case&, const Shapes& plain) -> Check {
+    Reference reference(BiasOf(plain));
+    const HostTensor dy = Random(plain.y, 8);
+    ForEachPlace(plain.y, [&](const Place& place) { reference.Add(ChannelOf(place), dy.At(place)); });
+    return [reference](const Shapes& shapes, const Blend& blend) {
+      const HostTensor before = Destination(BiasOf(shapes), blend);
+      HostTensor db = before;
+      Arena arena;
+      ConvolutionBackwardBias(blend, Random(shapes.y, 8).AsSource(), db.AsTarget(), &arena);
+      reference.Check(db, before, blend);
+    };
   });
 }
 
+// The convolution alone is one part of the sum, z and the bias are the others.
 TEST_F(ConvolutionTest, Fused) {
-  ActivationParams relu;
-  ForAll([&](const Case& c, const Shapes& shapes, const Blend& blend) {
-    const HostTensor x = Random(shapes.x, 1);
-    const HostTensor w = Random(shapes.w, 2);
-    const HostTensor z = Random(shapes.y, 3);
-    std::vector<int> dims(c.x.size(), 1);
-    dims[1] = c.filters;
-    const HostTensor bias = Random(MakeShape(shapes.y.type, dims), 4);
-    HostTensor y(shapes.y);
-    Reference reference(shapes.y);
-    ForEachProduct(c, shapes, [&](const Place& xp, const Place& wp, const Place& yp) {
-      reference.Add(yp, blend.alpha * x.At(xp) * w.At(wp));
-    });
-    // The bias and z count as two more terms, and the rectifier moves nothing away from its reference.
-    ForEachPlace(shapes.y, [&](const Place& place) {
-      Place channel(place.size(), 0);
-      channel[1] = place[1];
-      reference.Add(place, blend.beta * z.At(place));
-      reference.Add(place, bias.At(channel));
-    });
-    ActivationParams identity;
-    identity.mode = CUDNN_ACTIVATION_IDENTITY;
-    const Source added = blend.beta == 0 ? Source{z.shape(), nullptr} : z.AsSource();
-    ConvolutionFused(ParamsOf(c), blend, identity, x.AsSource(), w.AsSource(), added, bias.AsSource(),
-                     y.AsTarget(), &arena_);
-    reference.Check(y, y, {1, 0});
-    HostTensor rectified = z;  // in place over z
-    ConvolutionFused(ParamsOf(c), blend, relu, x.AsSource(), w.AsSource(),
-                     blend.beta == 0 ? added : rectified.AsSource(), bias.AsSource(), rectified.AsTarget(),
-                     &arena_);
-    ForEachPlace(shapes.y,
-                 [&](const Place& place) { ASSERT_EQ(rectified.At(place), std::max(y.At(place), 0.0)); });
+  ForAll([](const Case& c, const Shapes& plain) -> Check {
+    std::vector<Reference> references(std::size(kBlends), Reference(plain.y));
+    const HostTensor x = Random(plain.x, 1);
+    const HostTensor w = Random(plain.w, 2);
+    const HostTensor z = Random(plain.y, 3);
+    const HostTensor bias = Random(BiasOf(plain), 4);
+    for (size_t i = 0; i < references.size(); ++i) {
+      ForEachProduct(c, plain, [&](const Place& xp, const Place& wp, const Place& yp) {
+        references[i].Add(yp, kBlends[i].alpha * x.At(xp) * w.At(wp));
+      });
+      ForEachPlace(plain.y, [&](const Place& place) {
+        references[i].Add(place, kBlends[i].beta * z.At(place));
+        references[i].Add(place, bias.At(ChannelOf(place)));
+      });
+    }
+    return [&c, references](const Shapes& shapes, const Blend& blend) {
+      const HostTensor x = Random(shapes.x, 1);
+      const HostTensor w = Random(shapes.w, 2);
+      const HostTensor bias = Random(BiasOf(shapes), 4);
+      const auto run = [&](int mode, const HostTensor& z, HostTensor* y) {
+        ActivationParams activation;
+        activation.mode = mode;
+        const Source added = blend.beta == 0 ? Source{z.shape(), nullptr} : z.AsSource();
+        Arena arena;
+        ConvolutionFused(ParamsOf(c), blend, activation, x.AsSource(), w.AsSource(), added, bias.AsSource(),
+                         y->AsTarget(), &arena);
+      };
+      const HostTensor z = Random(shapes.y, 3);
+      HostTensor y(shapes.y);
+      run(CUDNN_ACTIVATION_IDENTITY, z, &y);
+      references[&blend - kBlends].Check(y, y, {1, 0});
+      HostTensor rectified = z;
+      run(CUDNN_ACTIVATION_RELU, rectified, &rectified);  // in place
+      ForEachPlace(shapes.y,
+                   [&](const Place& place) { ASSERT_EQ(rectified.At(place), std::max(y.At(place), 0.0)); });
+    };
   });
 }
 
@@ -258,7 +286,8 @@ TEST_F(ConvolutionTest, ResultsDoNotDependOnSpaceOrAlignment) {
   const HostTensor x = Random(shapes.x, 1);
   const HostTensor w = Random(shapes.w, 2);
   HostTensor first(shapes.y);
-  ConvolutionForward(ParamsOf(c), {}, x.AsSource(), w.AsSource(), first.AsTarget(), &arena_);
+  Arena heap;
+  ConvolutionForward(ParamsOf(c), {}, x.AsSource(), w.AsSource(), first.AsTarget(), &heap);
   std::vector<uint8_t> space(ColumnBytes(ParamsOf(c), shapes.x, shapes.w) + 64);
   std::vector<float> moved(x.bytes().size() / sizeof(float) + 16);
   for (size_t shift = 0; shift < 16; ++shift) {
