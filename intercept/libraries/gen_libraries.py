@@ -27,10 +27,16 @@ CLASSES = ("forward",) + WRAPPED
 class Library:
     """One library: its headers, the type of its handles, and what a function answers when it is not there."""
 
-    def __init__(self, name, title, header, prefix, handles, absent):
+    def __init__(self, name, title, header, prefix, handles, absent, more=""):
         self.name, self.title, self.header, self.prefix = name, title, header, prefix
-        self.handles, self.absent = handles, absent
+        self.handles, self.absent, self.more = handles, absent, more
 
+
+# Functions of headers that a C compiler cannot read.
+NCCL_DEVICE = "".join(f"""
+ncclResult_t {prefix}ncclDevCommCreate(ncclComm_t comm, const void* requirements, void* deviceComm);
+ncclResult_t {prefix}ncclDevCommDestroy(ncclComm_t comm, const void* deviceComm);
+""" for prefix in ("", "p"))
 
 LIBRARIES = (
     Library("cublas", "Cublas", "cublas_api.h", "cublas", ("cublasHandle_t",),
@@ -40,7 +46,7 @@ LIBRARIES = (
     Library("cudnn", "Cudnn", "cudnn.h", "cudnn", ("cudnnHandle_t",),
             {"cudnnStatus_t": "CUDNN_STATUS_NOT_INITIALIZED"}),
     Library("nccl", "Nccl", "nccl.h", "p?nccl", ("ncclComm_t",),
-            {"ncclResult_t": "ncclSystemError", "const char*": '"NCCL is not loaded"'}),
+            {"ncclResult_t": "ncclSystemError", "const char*": '"NCCL is not loaded"'}, NCCL_DEVICE),
 )
 
 
@@ -90,7 +96,7 @@ def preprocess(cxx, include, header):
 
 def read_header(cxx, include, library):
     """Name -> Function."""
-    text = preprocess(cxx, include, library.header)
+    text = preprocess(cxx, include, library.header) + library.more
     prototype = rf"([\w\s*]+?)\b({library.prefix}[A-Z]\w+)\s*\(([^;{{}}()]*)\)\s*;"
     functions = {}
     for returns, name, parameters in re.findall(prototype, text):

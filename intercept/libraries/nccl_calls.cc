@@ -23,20 +23,25 @@ Group& OpenGroup() {
   return *t_group;
 }
 
-// Splits whose call has returned before the library had made the new communicator.
+// What the library goes on with behind the return of the call: it has the address of where its handle goes,
+// and may write there to the end.
+struct GoingOn {
+  CreationPtr creation;
+  bool finished;  // the program has its handle
+};
 constinit std::mutex g_mutex;  // a leaf
-std::vector<CreationPtr>& Unfinished() {
-  static std::vector<CreationPtr>* const unfinished = new std::vector<CreationPtr>;
-  return *unfinished;
+std::vector<GoingOn>& AllGoingOn() {
+  static std::vector<GoingOn>* const all = new std::vector<GoingOn>;
+  return *all;
 }
 
-std::vector<CreationPtr> TakeUnfinished(const CommPtr& parent) {
-  std::vector<CreationPtr> taken;
+std::vector<GoingOn> TakeGoingOn(const CommPtr& comm) {
+  std::vector<GoingOn> taken;
   std::lock_guard<std::mutex> lock(g_mutex);
-  std::vector<CreationPtr>& all = Unfinished();
-  for (const CreationPtr& creation : all)
-    if (creation->waits_for() == parent) taken.push_back(creation);
-  std::erase_if(all, [&parent](const CreationPtr& creation) { return creation->waits_for() == parent; });
+  std::vector<GoingOn>& all = AllGoingOn();
+  for (const GoingOn& one : all)
+    if (one.creation->told_by() == comm) taken.push_back(one);
+  std::erase_if(all, [&comm](const GoingOn& one) { return one.creation->told_by() == comm; });
   return taken;
 }
 
@@ -60,9 +65,10 @@ void Learn(const CommPtr& comm) {
 }
 
 void Finish(const CreationPtr& creation, ncclResult_t result) {
-  if (creation->Finish(result)) return;
+  const bool finished = creation->Finish(result);
+  if (result != ncclInProgress) return;
   std::lock_guard<std::mutex> lock(g_mutex);
-  Unfinished().push_back(creation);
+  AllGoingOn().push_back({creation, finished});
 }
 
 }  // namespace
@@ -93,7 +99,8 @@ void NoteAsyncState(const CommPtr& comm, ncclResult_t state) {
     if (comm->finalizing) comm->state = CommState::kFinalized;
   }
   if (state == ncclSuccess && unknown) Learn(comm);
-  for (const CreationPtr& creation : TakeUnfinished(comm)) Finish(creation, ncclSuccess);
+  for (const GoingOn& one : TakeGoingOn(comm))
+    if (!one.finished) (void)one.creation->Finish(state);
   NcclLedger::Get().CloseMeeting(comm->clique_key);
 }
 
@@ -182,6 +189,7 @@ void NoteFinalize(const CommPtr& comm, ncclResult_t result) {
 }
 
 void EndRegistrations(const CommPtr& comm) {
+  (void)TakeGoingOn(comm);
   std::vector<KeptBuffer> buffers;
   std::vector<KeptWindow> windows;
   {

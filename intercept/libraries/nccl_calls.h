@@ -33,15 +33,20 @@ void PollBusy();
 void NoteInGroup(const CommPtr& comm);
 void GroupEnded(const libraries::LibraryCall& call, ncclResult_t result);
 
+// Whether f is called for a communicator that has no object in the library any more.
+enum class Also { kNothing, kEnded };
+
 // Calls f(the library's communicator), noted as an operation of that rank.
 template <typename Function>
-ncclResult_t OnComm(const libraries::LibraryCall& call, ncclComm_t visible, Operation operation, Function f) {
+ncclResult_t OnComm(const libraries::LibraryCall& call, ncclComm_t visible, Operation operation, Also also,
+                    Function f) {
   const CommPtr comm = CommBook::Get().Find(visible);
   if (comm == nullptr) return f(libraries::ToReal(visible), comm);
   operation.call = call.name();
   operation.rank = comm->cut;
   NcclCall inside(operation);
-  if (const ncclResult_t answer = StandInAnswer(*comm); answer != ncclSuccess) {
+  const ncclResult_t answer = StandInAnswer(*comm);
+  if (answer != ncclSuccess && also != Also::kEnded) {
     inside.Failed();
     return answer;
   }
@@ -50,6 +55,12 @@ ncclResult_t OnComm(const libraries::LibraryCall& call, ncclComm_t visible, Oper
   if (result == ncclInProgress) NoteBusy(comm, call.name());
   if (Accepted(result)) NoteInGroup(comm);
   return result;
+}
+
+template <typename Function>
+ncclResult_t OnComm(const libraries::LibraryCall& call, ncclComm_t visible, const Operation& operation,
+                    Function f) {
+  return OnComm(call, visible, operation, Also::kNothing, f);
 }
 
 inline Operation Local() { return {}; }
@@ -71,9 +82,9 @@ class Creation {
  public:
   virtual ~Creation() = default;
   // The library has said `result`, and the handle is there if it ever will be. False: it is still being made,
-  // and the state of waits_for() will tell the end.
+  // and the state of told_by() will tell the end.
   virtual bool Finish(ncclResult_t result) = 0;
-  virtual CommPtr waits_for() const = 0;
+  virtual CommPtr told_by() const = 0;
 };
 using CreationPtr = std::shared_ptr<Creation>;
 
@@ -83,7 +94,7 @@ class CommCreation final : public Creation {
   CommCreation(const libraries::LibraryCall& call, ncclComm_t* place, uint64_t key, const KeptConfig& config,
                CommPtr parent = nullptr);
   bool Finish(ncclResult_t result) override;
-  CommPtr waits_for() const override { return parent_; }
+  CommPtr told_by() const override { return parent_ != nullptr ? parent_ : comm_; }
   ncclComm_t* made() { return &made_; }
 
  private:
@@ -97,7 +108,7 @@ class WindowCreation final : public Creation {
   WindowCreation(CommPtr comm, const KeptWindow& window, ncclWindow_t* place)
       : comm_(std::move(comm)), window_(window), place_(place) {}
   bool Finish(ncclResult_t result) override;
-  CommPtr waits_for() const override { return comm_; }
+  CommPtr told_by() const override { return comm_; }
   ncclWindow_t* made() { return &made_; }
 
  private:
@@ -111,7 +122,7 @@ class WindowCreation final : public Creation {
 void Called(const CreationPtr& creation, ncclResult_t result);
 
 void NoteFinalize(const CommPtr& comm, ncclResult_t result);
-// What was registered with the communicator has ended with it.
+// The communicator has ended, and with it what was registered with it.
 void EndRegistrations(const CommPtr& comm);
 
 }  // namespace stasis::nccl

@@ -85,7 +85,9 @@ bool SameWindows(const Whole& clique) {
 Status CheckClique(const Whole& clique) {
   if (clique.in_making) return {};
   const CommRecord& first = *clique.comms.front();
-  if (CommBook::Get().RanksEver(clique.key) < clique.size)
+  const bool over = std::all_of(clique.comms.begin(), clique.comms.end(),
+                                [](const CommPtr& comm) { return comm->state == CommState::kFinalized; });
+  if (!over && CommBook::Get().RanksEver(clique.key) < clique.size)
     return Status(StatusCode::kUnsupported, RankOf(first) + ": the other ranks are in other processes");
   for (const CommPtr& comm : clique.comms) {
     if (!comm->refused.empty()) return Status(StatusCode::kUnsupported, comm->refused);
@@ -291,6 +293,24 @@ Status RebuildWindow(const Whole& clique, size_t index) {
   return status;
 }
 
+void AbortClique(const Whole& clique) {
+  for (const CommPtr& comm : clique.comms) {
+    if (comm->real == nullptr) continue;
+    EndOne(*comm, true);
+    NoteGone(*comm);
+  }
+}
+
+Status RebuildRegistrations(const Whole& clique) {
+  for (const CommPtr& comm : clique.comms) {
+    RETURN_IF_ERROR(RebuildOperators(*comm));
+    RETURN_IF_ERROR(RebuildBuffers(*comm));
+  }
+  for (size_t i = 0; i < clique.comms.front()->windows.size(); ++i) RETURN_IF_ERROR(RebuildWindow(clique, i));
+  return {};
+}
+
+// On failure it is given up again, before what the library may still write to has gone.
 Status RebuildClique(const Whole& clique) {
   std::vector<ncclComm_t> made(clique.comms.size());
   Status status = InitAll(clique, &made);
@@ -302,21 +322,9 @@ Status RebuildClique(const Whole& clique) {
     }
     libraries::SetReal(clique.comms[i]->visible, made[i]);
   }
-  RETURN_IF_ERROR(status);
-  for (const CommPtr& comm : clique.comms) {
-    RETURN_IF_ERROR(RebuildOperators(*comm));
-    RETURN_IF_ERROR(RebuildBuffers(*comm));
-  }
-  for (size_t i = 0; i < clique.comms.front()->windows.size(); ++i) RETURN_IF_ERROR(RebuildWindow(clique, i));
-  return {};
-}
-
-void AbortClique(const Whole& clique) {
-  for (const CommPtr& comm : clique.comms) {
-    if (comm->real == nullptr) continue;
-    EndOne(*comm, true);
-    NoteGone(*comm);
-  }
+  if (status.ok()) status = RebuildRegistrations(clique);
+  if (!status.ok()) AbortClique(clique);
+  return status;
 }
 
 }  // namespace
@@ -338,9 +346,11 @@ Status RebuildCliques() {
   const std::vector<Whole> cliques = Cliques();
   for (const Whole& clique : cliques) {
     if (!IsWell(clique) || clique.comms.front()->real != nullptr) continue;
-    made.push_back(&clique);
     const Status status = RebuildClique(clique);
-    if (status.ok()) continue;
+    if (status.ok()) {
+      made.push_back(&clique);
+      continue;
+    }
     for (auto it = made.rbegin(); it != made.rend(); ++it) AbortClique(**it);
     return status;
   }

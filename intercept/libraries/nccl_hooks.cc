@@ -103,6 +103,13 @@ ncclResult_t Ended(const LibraryCall& call, ncclComm_t visible, Operation::Kind 
   return result;
 }
 
+// Its operations were stopped midway, and no call brings another one into that state.
+void NoteBroken(const LibraryCall& call, const CommPtr& comm) {
+  NcclLedger::Get().SetOver(comm->cut);
+  std::lock_guard<std::mutex> lock(CommBook::Get().mutex);
+  comm->refused = call.name();
+}
+
 template <typename Function>
 ncclResult_t Fact(const LibraryCall& call, ncclComm_t visible, int nccl::CommRecord::*fact, int* out,
                   Function real) {
@@ -191,8 +198,10 @@ ncclResult_t ncclCommShrink(const LibraryCall& call, ncclComm_t comm, int* exclu
   return OnComm(call, comm, meeting, [&](ncclComm_t parent, const CommPtr& record) {
     if (record == nullptr || newcomm == nullptr) return shrink(parent, newcomm);
     const uint64_t child = ChildKey(record, "shrink", &nccl::CommRecord::shrinks, 0);
-    return MakeChild(call, record, newcomm, config, child,
-                     [&](ncclComm_t* made) { return shrink(parent, made); });
+    const ncclResult_t result = MakeChild(call, record, newcomm, config, child,
+                                          [&](ncclComm_t* made) { return shrink(parent, made); });
+    if ((shrinkFlags & NCCL_SHRINK_ABORT) != 0 && Accepted(result)) NoteBroken(call, record);
+    return result;
   });
 }
 
@@ -219,10 +228,7 @@ ncclResult_t ncclCommAbort(const LibraryCall& call, ncclComm_t comm) {
 ncclResult_t ncclCommRevoke(const LibraryCall& call, ncclComm_t comm, int revokeFlags) {
   return OnComm(call, comm, Local(), [&](ncclComm_t real, const CommPtr& record) {
     const ncclResult_t result = call.Real<decltype(&::ncclCommRevoke)>()(real, revokeFlags);
-    if (record == nullptr || !Accepted(result)) return result;
-    NcclLedger::Get().SetOver(record->cut);
-    std::lock_guard<std::mutex> lock(CommBook::Get().mutex);
-    record->refused = call.name();
+    if (record != nullptr && Accepted(result)) NoteBroken(call, record);
     return result;
   });
 }

@@ -13,6 +13,7 @@ namespace stasis::libraries::hooks {
 namespace {
 
 using nccl::Accepted;
+using nccl::Also;
 using nccl::Collective;
 using nccl::CommBook;
 using nccl::CommPtr;
@@ -76,6 +77,11 @@ ncclRedOp_t FreeOperator(const CommRecord& comm, ncclRedOp_t real) {
   return static_cast<ncclRedOp_t>(number);
 }
 
+bool HasEnded(const CommPtr& comm) {
+  std::lock_guard<std::mutex> lock(CommBook::Get().mutex);
+  return comm->real == nullptr;
+}
+
 // Its handle is forgotten before the library may give the value to another one.
 template <typename Kept, typename Handle, typename Function>
 ncclResult_t Deregister(const CommPtr& comm, std::vector<Kept> CommRecord::*list, Handle* visible,
@@ -88,7 +94,8 @@ ncclResult_t Deregister(const CommPtr& comm, std::vector<Kept> CommRecord::*list
   }
   if (!known) return f(visible);
   Handle* const real = ForgetHandle(visible);
-  const ncclResult_t result = f(real);
+  // It has ended in the library together with its communicator.
+  const ncclResult_t result = HasEnded(comm) ? ncclSuccess : f(real);
   if (!Accepted(result)) {
     RestoreHandle(visible, real);
     return result;
@@ -236,7 +243,7 @@ ncclResult_t ncclRedOpCreatePreMulSum(const LibraryCall& call, ncclRedOp_t* op, 
 }
 
 ncclResult_t ncclRedOpDestroy(const LibraryCall& call, ncclRedOp_t op, ncclComm_t comm) {
-  return OnComm(call, comm, Local(), [&](ncclComm_t real, const CommPtr& record) {
+  return OnComm(call, comm, Local(), Also::kEnded, [&](ncclComm_t real, const CommPtr& record) {
     const ncclResult_t result = call.Real<decltype(&::ncclRedOpDestroy)>()(RealOperator(record, op), real);
     if (record == nullptr || result != ncclSuccess) return result;
     std::lock_guard<std::mutex> lock(CommBook::Get().mutex);
@@ -258,7 +265,7 @@ ncclResult_t ncclCommRegister(const LibraryCall& call, ncclComm_t comm, void* bu
 }
 
 ncclResult_t ncclCommDeregister(const LibraryCall& call, ncclComm_t comm, void* handle) {
-  return OnComm(call, comm, Local(), [&](ncclComm_t real, const CommPtr& record) {
+  return OnComm(call, comm, Local(), Also::kEnded, [&](ncclComm_t real, const CommPtr& record) {
     return Deregister(record, &CommRecord::buffers, static_cast<char*>(handle),
                       [&](char* kept) { return call.Real<decltype(&::ncclCommDeregister)>()(real, kept); });
   });
@@ -278,7 +285,7 @@ ncclResult_t ncclCommWindowRegister(const LibraryCall& call, ncclComm_t comm, vo
 }
 
 ncclResult_t ncclCommWindowDeregister(const LibraryCall& call, ncclComm_t comm, ncclWindow_t win) {
-  return OnComm(call, comm, Local(), [&](ncclComm_t real, const CommPtr& record) {
+  return OnComm(call, comm, Local(), Also::kEnded, [&](ncclComm_t real, const CommPtr& record) {
     return Deregister(record, &CommRecord::windows, win, [&](ncclWindow_t kept) {
       return call.Real<decltype(&::ncclCommWindowDeregister)>()(real, kept);
     });

@@ -549,6 +549,7 @@ TEST_F(NcclLibraryTest, TargetsFromElsewhereRaiseTheCut) {
 }
 
 TEST(WatchdogTest, CallsOnceWhenItIsLateAndNotBefore) {
+  std::atomic<int> calls{0};
   {
     Watchdog early(seconds(60), [&calls] { ++calls; });
     EXPECT_FALSE(early.Stop());

@@ -273,6 +273,22 @@ class NcclTest(unittest.TestCase):
                     self.pause_and_resume(task, strategy)
                     self.assertEqual(program.end(), 0)
 
+    def test_memory_of_nccl_comes_back(self):
+        for strategy in STRATEGIES:
+            with self.subTest(strategy=strategy):
+                program, task = self.steps()
+                self.assertEqual(program.both("open-shared"), ["ncclSuccess"] * 2)
+                self.assertEqual(program.main("init-all"), "ncclSuccess")
+                self.assertEqual(program.both("register"), ["ncclSuccess"] * 2)
+                self.pause_and_resume(task, strategy)
+                self.assertEqual(program.both("reduce"), ["ncclSuccess"] * 2)
+                self.assertEqual(program.both("value"), ["3", "3"])
+                self.assertEqual(program.both("deregister"), ["ncclSuccess"] * 2)
+                self.assertEqual(program.both("destroy"), ["ncclSuccess"] * 2)
+                self.assertEqual(program.both("close-shared"), ["ncclSuccess"] * 2)
+                self.pause_and_resume(task, strategy)
+                self.assertEqual(program.end(), 0)
+
     def test_what_has_ended_stays_so(self):
         program, task = self.two_ranks()
         self.assertEqual(program.both("finalize"), ["ncclSuccess"] * 2)

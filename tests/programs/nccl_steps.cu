@@ -77,6 +77,16 @@ static std::string Open(int r) {
   return "";
 }
 
+// The buffers are NCCL's own kind of memory.
+static std::string OpenShared(int r) {
+  CHECK(cudaStreamCreateWithFlags(&stream[r], cudaStreamNonBlocking));
+  void* memory = nullptr;
+  const ncclResult_t result = ncclMemAlloc(&memory, kCells * sizeof(int));
+  cells[r] = static_cast<int*>(memory);
+  if (result == ncclSuccess) Fill(r, r + 1);
+  return Name(result);
+}
+
 static ncclResult_t Wait(ncclComm_t c) {
   ncclResult_t state = ncclInProgress;
   while (state == ncclInProgress) {
@@ -148,6 +158,8 @@ static std::string DropGraph(int r) {
 static std::map<std::string, std::function<std::string(int)>> RankSteps() {
   return {
       {"open", Open},
+      {"open-shared", OpenShared},
+      {"close-shared", [](int r) { return Name(ncclMemFree(cells[r])); }},
       {"init", [](int r) { return Name(ncclCommInitRank(&comm[r], kRanks, id, r)); }},
       {"init-polite", [](int r) { return Name(Polite(r)); }},
       {"reduce", [](int r) { return Name(Reduce(r, comm[r])); }},
