@@ -279,6 +279,23 @@ TEST_F(CudnnTest, AGraphOutlivesTheHandleItWasCapturedWith) {
   CU_OK(cuGraphDestroy(graph));
 }
 
+TEST_F(CudnnTest, DestroyingAHandleWaitsForItsWork) {
+  Convolution c;
+  cudnnHandle_t other = nullptr;
+  OK(cudnnCreate(&other));
+  OK(cudnnSetStream(other, stream_));
+  Hold hold(stream_);
+  OK(c.Forward(other, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, nullptr, 0));
+  std::thread destroyer([&] {
+    UseDevice();
+    OK(cudnnDestroy(other));
+    EXPECT_EQ(cuStreamQuery(stream_), CUDA_SUCCESS);
+  });
+  hold.Release();
+  destroyer.join();
+  EXPECT_EQ(c.y.Download().bytes(), c.Expected());
+}
+
 TEST_F(CudnnTest, TheHandleHidesMemoryAndGivesItBack) {
   size_t before = 0, during = 0, after = 0, total = 0;
   CU_OK(cuMemGetInfo(&before, &total));

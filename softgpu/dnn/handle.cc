@@ -92,6 +92,8 @@ cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
   // Whatever context is current, memory is freed where it was made.
   CUresult result = Driver().cuCtxPushCurrent_v2(handle->context);
   if (result == CUDA_SUCCESS) {
+    // Launches that are still to come use the workspace. An error of theirs is not this call's.
+    Driver().cuCtxSynchronize();
     result = Driver().cuMemFree_v2(handle->workspace);
     CUcontext popped = nullptr;
     Driver().cuCtxPopCurrent_v2(&popped);
