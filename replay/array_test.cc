@@ -8,9 +8,11 @@
 #include <thread>
 
 #include "intercept/gate.h"
+#include "replay/array_record.h"
 #include "replay/object_table.h"
 #include "replay/pause.h"
 #include "replay/testing.h"
+#include "replay/texture_record.h"
 #include "vmm/testing.h"
 
 namespace stasis {
@@ -502,6 +504,42 @@ TEST_F(ReplayArrayTest, AnArrayThatFindsNoMemoryIsNamedAndTheNextTrySucceeds) {
   EXPECT_EQ(Sample(texture), Word(contents, 1));
   EXPECT_CUDA_OK(cuTexObjectDestroy(texture));
   EXPECT_CUDA_OK(cuArrayDestroy(array));
+}
+
+// softgpu makes none of these; a driver that does is believed.
+TEST_F(ReplayArrayTest, WhatCannotComeBackIsRefusedByName) {
+  const replay::ContextPtr context = replay::CurrentContextRecord();
+  ASSERT_NE(context, nullptr);
+  const auto refusal = [&](const CUDA_ARRAY3D_DESCRIPTOR& desc) {
+    const Status one = replay::ArrayRecord(context, desc).Check();
+    const Status levels = replay::MipmappedArrayRecord(context, desc, 1).Check();
+    EXPECT_EQ(one.code(), StatusCode::kUnsupported);
+    EXPECT_EQ(levels.code(), StatusCode::kUnsupported);
+    EXPECT_THAT(std::string(one.message()), HasSubstr("cuArray3DCreate"));
+    EXPECT_THAT(std::string(levels.message()), HasSubstr("cuMipmappedArrayCreate"));
+    return std::string(one.message());
+  };
+  EXPECT_THAT(refusal(Shape(8, 8, 0, CUDA_ARRAY3D_SPARSE)), HasSubstr("CUDA_ARRAY3D_SPARSE"));
+  EXPECT_THAT(refusal(Shape(8, 8, 0, CUDA_ARRAY3D_DEFERRED_MAPPING)),
+              HasSubstr("CUDA_ARRAY3D_DEFERRED_MAPPING"));
+  EXPECT_THAT(refusal(Shape(8, 8, 0, 0, CU_AD_FORMAT_NV12)), HasSubstr("format"));
+  EXPECT_STATUS_OK(replay::ArrayRecord(context, Shape(8, 8, 0)).Check());
+
+  const auto object = std::make_shared<replay::TextureObject>();
+  object->resource.resType = CU_RESOURCE_TYPE_LINEAR;
+  replay::TextureSet set(context);
+  set.Add(7, replay::TextureSort::kTexture, object);
+  EXPECT_STATUS_OK(set.Check());
+  set.Add(0x7f0012345600, replay::TextureSort::kSurface, object);
+  const Status pointer = set.Check();
+  EXPECT_EQ(pointer.code(), StatusCode::kUnsupported);
+  EXPECT_THAT(std::string(pointer.message()), HasSubstr("cuSurfObjectCreate"));
+  set.Remove(0x7f0012345600, replay::TextureSort::kSurface, object);
+  const auto foreign = std::make_shared<replay::TextureObject>();
+  foreign->resource = Of(reinterpret_cast<CUarray>(0x1000));
+  set.Add(8, replay::TextureSort::kTexture, foreign);
+  EXPECT_THAT(std::string(set.Check().message()),
+              HasSubstr("shows an array that is not tracked (cuTexObjectCreate)"));
 }
 
 TEST_F(ReplayArrayTest, NothingIsLeftAfterManyPauses) {
