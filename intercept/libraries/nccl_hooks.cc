@@ -13,6 +13,7 @@ namespace stasis::libraries::hooks {
 namespace {
 
 using nccl::Accepted;
+using nccl::Also;
 using nccl::Called;
 using nccl::CliqueKey;
 using nccl::CommBook;
@@ -101,6 +102,15 @@ ncclResult_t Ended(const LibraryCall& call, ncclComm_t visible, Operation::Kind 
   CommBook::Get().Remove(comm);
   EndHandle(visible);
   return result;
+}
+
+// Other ranks may have ended theirs before a pause, as they may without one; there is nothing left to flush.
+ncclResult_t FinalizeStandIn(nccl::CommRecord& comm) {
+  std::lock_guard<std::mutex> lock(CommBook::Get().mutex);
+  if (comm.state == CommState::kFailed) return comm.error;
+  if (comm.state != CommState::kOrphaned) return ncclInvalidUsage;
+  comm.state = CommState::kFinalized;
+  return ncclSuccess;
 }
 
 // Its operations were stopped midway, and no call brings another one into that state.
@@ -208,7 +218,8 @@ ncclResult_t ncclCommShrink(const LibraryCall& call, ncclComm_t comm, int* exclu
 ncclResult_t ncclCommFinalize(const LibraryCall& call, ncclComm_t comm) {
   const CommPtr known = CommBook::Get().Find(comm);
   const Operation meeting = Meeting(call.name(), known == nullptr ? 0 : known->clique_key);
-  return OnComm(call, comm, meeting, [&](ncclComm_t real, const CommPtr& record) {
+  return OnComm(call, comm, meeting, Also::kEnded, [&](ncclComm_t real, const CommPtr& record) {
+    if (record != nullptr && real == nullptr) return FinalizeStandIn(*record);
     const ncclResult_t result = call.Real<decltype(&::ncclCommFinalize)>()(real);
     if (record != nullptr && Accepted(result)) nccl::NoteFinalize(record, result);
     return result;

@@ -472,6 +472,8 @@ TEST_F(NcclLibraryTest, FinalizedAndOrphanedOnesCanOnlyBeDestroyed) {
   EXPECT_EQ(::ncclCommAbort(comms_[0]), ncclSuccess);
   PauseAndResume();
   EXPECT_EQ(Reduce(comms_[1]), ncclInvalidUsage);
+  EXPECT_EQ(::ncclCommFinalize(comms_[1]), ncclSuccess);
+  EXPECT_EQ(::ncclCommFinalize(comms_[1]), ncclInvalidUsage);
   EXPECT_EQ(::ncclCommDestroy(comms_[1]), ncclSuccess);
 }
 

@@ -380,14 +380,20 @@ class NcclTest(unittest.TestCase):
             return (len(os.listdir(f"{folder}/fd")), len(os.listdir(f"{folder}/task")), task.status()["records"],
                     [device["memory_used"] for device in self.node.devices()])
 
+        def resident():
+            with open(f"/proc/{program.process.pid}/statm", encoding="ascii") as sizes:
+                return int(sizes.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
         for strategy in STRATEGIES:
-            self.pause_and_resume(task, strategy)
+            for _ in range(3):
+                self.pause_and_resume(task, strategy)
             self.check_works(program)
-            before = held()
+            before, memory = held(), resident()
             for _ in range(100 if FULL else 20):
                 self.pause_and_resume(task, strategy)
             self.check_works(program)
             self.assertEqual(held(), before)
+            self.assertLess(resident() - memory, 8 << 20)
         self.assertEqual(program.end(), 0)
 
 
