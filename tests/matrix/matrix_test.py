@@ -43,7 +43,7 @@ SLACK = 1 << 20  # bytes of host memory by which CYCLES may grow, for what mallo
 # Kinds that only calls make which no device here carries out. refused_test.py makes those of them that are refused; a tensor
 # map is memory of the program, and nothing is done about it.
 NO_DEVICE = {"kMulticast", "kGreenContext", "kExternalMemory", "kExternalSemaphore", "kGraphics", "kDriverCallback",
-             "kTextureReference", "kSurfaceReference", "kConditional", "kTensorMap"}
+             "kTextureReference", "kSurfaceReference", "kTensorMap"}
 
 SOFTGPU_SAYS = re.compile(r"softgpu\[|\w+\[\d+:\d+\] W softgpu ")
 

@@ -270,4 +270,29 @@ void StepGlobal(unsigned number) {
 }
 MATRIX_CASE(global, "global-in-graph", "kGraph kGraphExec kVariable", MakeGlobal, StepGlobal, EndGraph);
 
+// ---- A graph that allocates and frees: its memory is the driver's own.
+
+void MakeAllocating() {
+  MakeAll();
+  CHECK(cudaGraphCreate(&graph, 0));
+  cudaMemAllocNodeParams allocation{};
+  allocation.poolProps.allocType = cudaMemAllocationTypePinned;
+  allocation.poolProps.location = {cudaMemLocationTypeDevice, 0};
+  allocation.bytesize = kCount * sizeof(unsigned);
+  cudaGraphNode_t allocate, fill, back, free;
+  CHECK(cudaGraphAddMemAllocNode(&allocate, graph, nullptr, 0, &allocation));
+  CHECK(cudaGraphAddMemcpyNode1D(&fill, graph, &allocate, 1, allocation.dptr, cells, kCount * sizeof(unsigned), cudaMemcpyDeviceToDevice));
+  CHECK(cudaGraphAddMemcpyNode1D(&back, graph, &fill, 1, copied, allocation.dptr, kCount * sizeof(unsigned), cudaMemcpyDeviceToDevice));
+  CHECK(cudaGraphAddMemFreeNode(&free, graph, &back, 1, allocation.dptr));
+  CHECK(cudaGraphInstantiate(&exec, graph, 0));
+}
+
+void StepAllocating(unsigned number) {
+  LaunchMix(cells, kCount, number, stream);
+  Launch();
+  SayCells();
+}
+MATRIX_CASE(allocating, "graph-with-memory-nodes", "kGraph kGraphNode kGraphExec", MakeAllocating, StepAllocating, EndGraph,
+            "reconstruct cuGraphAddMemAllocNode");
+
 }  // namespace

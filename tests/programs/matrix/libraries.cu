@@ -272,6 +272,32 @@ void EndDnn() {
 }
 MATRIX_CASE(cudnn, "cudnn-handle", "kCudnn", MakeDnn, StepDnn, EndDnn);
 
+// ---- Pair: a graph that holds a convolution, and a handle that makes others between its launches.
+
+void MakeDnnGraph() {
+  MakeDnn();
+  const float one = 1, zero = 0;
+  CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  DNN(cudnnConvolutionForward(dnn, &one, image, pixels, filter, weights, convolution, kAlgorithm, workspace, dnn_workspace, &zero,
+                              result, answers));
+  CHECK(cudaStreamEndCapture(stream, &graph));
+  CHECK(cudaGraphInstantiate(&exec, graph, 0));
+}
+
+void StepDnnGraph(unsigned number) {
+  CHECK(cudaGraphLaunch(exec, stream));
+  CHECK(cudaStreamSynchronize(stream));
+  SayHash("launched", answers, kAnswer * sizeof(float));
+  StepDnn(number);
+}
+
+void EndDnnGraph() {
+  CHECK(cudaGraphExecDestroy(exec));
+  CHECK(cudaGraphDestroy(graph));
+  EndDnn();
+}
+MATRIX_CASE(dnn_graph, "cudnn-in-a-graph", "kCudnn kGraph kGraphExec kStream", MakeDnnGraph, StepDnnGraph, EndDnnGraph);
+
 // ---- NCCL: two ranks in one process.
 
 ncclComm_t ranks[2];
@@ -320,5 +346,34 @@ void EndRanks() {
   }
 }
 MATRIX_CASE(nccl, "nccl-communicators", "kNccl", MakeRanks, StepRanks, EndRanks);
+
+// ---- Pair: a communicator that is split in every step, the part being used in the next.
+
+ncclComm_t parts[2];
+
+void StepSplit(unsigned number) {
+  if (parts[0] != nullptr) {
+    NCCL(ncclGroupStart());
+    for (int rank = 0; rank < 2; ++rank)
+      NCCL(ncclBroadcast(sent[rank], received[rank], kWords, ncclFloat, 1, parts[rank], rank_streams[rank]));
+    NCCL(ncclGroupEnd());
+    for (int rank = 0; rank < 2; ++rank) {
+      CHECK(cudaSetDevice(rank));
+      CHECK(cudaStreamSynchronize(rank_streams[rank]));
+      SayHash("from-one", received[rank], kWords * sizeof(float));
+      NCCL(ncclCommDestroy(parts[rank]));
+    }
+  }
+  NCCL(ncclGroupStart());
+  for (int rank = 0; rank < 2; ++rank) NCCL(ncclCommSplit(ranks[rank], 0, 1 - rank, &parts[rank], nullptr));
+  NCCL(ncclGroupEnd());
+  StepRanks(number);
+}
+
+void EndSplit() {
+  for (ncclComm_t part : parts) NCCL(ncclCommDestroy(part));
+  EndRanks();
+}
+MATRIX_CASE(split, "nccl-split", "kNccl", MakeRanks, StepSplit, EndSplit);
 
 }  // namespace
