@@ -1,11 +1,15 @@
 // Native bodies as kernels, on a real daemon and through libcuda.so.1.
 #include "softgpu/native/native.h"
 
+#include <time.h>
+
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <limits>
 #include <thread>
 
+#include "softgpu/device/client.h"
 #include "softgpu/driver/memory_testing.h"
 #include "softgpu/native/driver.h"
 
@@ -287,6 +291,40 @@ TEST_F(NativeTest, AContextOfTheProgramStays) {
   OK(cuCtxGetCurrent(&current));
   EXPECT_EQ(current, own);
   OK(cuCtxDestroy(own));
+}
+
+std::chrono::nanoseconds ProcessorTime() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+}
+
+void Work(const std::chrono::nanoseconds& time, native::Device&) {
+  auto begin = ProcessorTime();
+  while (ProcessorTime() - begin < time) {
+  }
+}
+
+constexpr std::chrono::milliseconds kWork(20);
+constexpr double kFactor = 0.1;
+
+SOFTGPU_CHILD(works_on_a_slow_device) {
+  UseDevice();
+  auto begin = std::chrono::steady_clock::now();
+  CHILD_CHECK(Launch<&Work>(nullptr, std::chrono::nanoseconds(kWork)) == CUDA_SUCCESS);
+  CHILD_CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
+  CHILD_CHECK(std::chrono::steady_clock::now() - begin >= kWork / kFactor);
+  return 0;
+}
+
+TEST_F(NativeTest, ASlowDeviceSlowsItDown) {
+  ConnectOptions options;
+  options.observer = true;
+  auto client = DeviceClient::Connect(options, nullptr);
+  ASSERT_TRUE(client.ok()) << client.status().ToString();
+  ASSERT_TRUE((*client)->InjectFault(0, Fault{FaultKind::kSlow, kFactor, 0}).ok());
+  EXPECT_EQ(StartChild("works_on_a_slow_device")->Wait(), 0);
+  ASSERT_TRUE((*client)->InjectFault(0, Fault{FaultKind::kReset, 1, 0}).ok());
 }
 
 }  // namespace
