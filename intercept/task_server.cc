@@ -220,7 +220,7 @@ TaskServer::Reply TaskServer::Quiesce(const Message& request) {
   if (!reply.status.ok()) return reply;
   state_ = TaskState::kQuiesced;
   vmm::Settle();
-  vmm::DropFree();
+  extents_mark_ = vmm::MarkExtents();
   vmm::ActiveMemory::Get().Freeze();
   for (const TaskRange& range : vmm::ActiveMemory::Get().Ranges()) stopped.active_bytes += range.size;
   reply.payload = Encode(stopped);
@@ -283,7 +283,7 @@ Status TaskServer::GiveUpLibraries(const Deadline& deadline, std::vector<TaskBlo
 Status TaskServer::GiveUpLibrariesAgain() {
   std::vector<TaskBlocker> blockers;
   Status status = GiveUpLibraries(Deadline::After(kLibraryTime), &blockers);
-  vmm::DropFree();
+  vmm::DropFreeSince(extents_mark_);
   return status;
 }
 
@@ -407,8 +407,12 @@ TaskServer::Reply TaskServer::Import(Message& request) {
     reply.status = Errorf(StatusCode::kInvalidArgument, "%zu extents with %zu descriptors", extents->size(),
                           request.fds.size());
   }
-  for (size_t i = 0; reply.status.ok() && i < extents->size(); ++i)
+  for (size_t i = 0; reply.status.ok() && i < extents->size(); ++i) {
     reply.status = vmm::ImportExtent((*extents)[i], std::move(request.fds[i]));
+    // Free memory that was handed over, and given back in an attach that came to nothing.
+    const bool given_back = (*extents)[i].id < extents_mark_;
+    if (reply.status.code() == StatusCode::kNotFound && given_back) reply.status = {};
+  }
   if (!reply.status.ok()) BackToReleased();
   return reply;
 }

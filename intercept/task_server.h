@@ -9,6 +9,7 @@
 #ifndef INTERCEPT_TASK_SERVER_H_
 #define INTERCEPT_TASK_SERVER_H_
 
+#include <cstdint>
 #include <vector>
 
 #include "base/message.h"
@@ -69,6 +70,7 @@ class TaskServer {
   TaskState state_ = TaskState::kRunning;
   TaskStrategy strategy_ = TaskStrategy::kReconstruct;  // of the last release
   bool gave_up_libraries_ = false;
+  uint64_t extents_mark_ = 0;  // of the moment when they were given up
   int connection_ = -1;
   std::vector<TaskRange> active_;  // while the ghost asks for them batch by batch
 };

@@ -4,7 +4,7 @@
 
 . "$STASIS_ROOT/scripts/lib/criu.sh"
 
-NAMES="softgpu overhead pause store image sched"
+NAMES="softgpu overhead pause store image libs sched"
 case "${1:-}" in
   -h|--help|"")
     cat <<HELP
@@ -18,6 +18,8 @@ usage: scripts/bench.sh NAME   (one of: $NAMES all)
             zstd and borg on the same bytes
   image     what active memory, dedup and compression save of an image, alone and together; standstill with and without
             a snapshot and waiting for the low point; a second checkpoint of frozen weights
+  libs      programs on cuBLAS and cuDNN with and without the wrappers of those libraries: what they cost, what they save of
+            an image, and how long 64 handles take to come back
   sched     scheduling policies on the Philly trace (STASIS_TRACES: its folder; else a generated one) beside the artifact of
             Astraea, and the time of one decision
 Alternates what it compares, reports medians and spreads, and writes build/bench/NAME.json.
@@ -40,6 +42,8 @@ targets_of() {
       driver_checkpoint sample_mlp_train sample_gpt_train ;;
     image) echo stasis_shim stasis stasis-init stasis-ghost softgpud softgpu-smi softgpu_cuda softgpu_cudart store_bench \
       program_holder program_silent_mlp sample_mlp_train ;;
+    libs) echo stasis_shim stasis stasis-init stasis-ghost softgpud softgpu-smi softgpu_cuda softgpu_cudart softgpu_cublas \
+      softgpu_cublaslt softgpu_cudnn sample_gpt_train sample_cnn_train program_libraries library_call_cost ;;
     sched) echo stasis-sim decision_bench ;;
   esac
 }

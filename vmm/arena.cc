@@ -187,10 +187,10 @@ void Arena::Free(uint64_t address, uint64_t bytes, std::vector<Extent>* discarde
   for (auto it = ExtentAt(address); it != extents_.end() && it->first < end;) MaybeVacate(it++, discarded);
 }
 
-void Arena::TakeFree(std::vector<Extent>* discarded, uint64_t keep) {
+void Arena::TakeFree(std::vector<Extent>* discarded, uint64_t keep, uint64_t after) {
   for (auto it = extents_.begin(); it != extents_.end() && mapped_bytes_ > keep;) {
     auto current = it++;
-    if (WhollyFree(current->second)) Vacate(current, discarded);
+    if (current->second.id > after && WhollyFree(current->second)) Vacate(current, discarded);
   }
 }
 

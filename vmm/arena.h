@@ -55,8 +55,9 @@ class Arena {
   static uint64_t Capacity(uint64_t bytes) { return RoundUp(bytes, kAlignment); }
   // Ends the allocation at `address`; appends the extents that nobody uses any more.
   void Free(uint64_t address, uint64_t bytes, std::vector<Extent>* discarded);
-  // The spare page and all else that is wholly free, as long as more than `keep` bytes are mapped.
-  void TakeFree(std::vector<Extent>* discarded, uint64_t keep = 0);
+  // The spare page and all else that is wholly free, as long as more than `keep` bytes are mapped; of
+  // extents with an id above `after` alone.
+  void TakeFree(std::vector<Extent>* discarded, uint64_t keep = 0, uint64_t after = 0);
   // Everything, for when the owner has gone; allocations that are freed later are none any more.
   void TakeAll(std::vector<Extent>* discarded);
   // The caller has tried to discard an extent that was taken out; what is still mapped is kept as free

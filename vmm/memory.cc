@@ -280,15 +280,11 @@ void Memory::Discard(std::vector<Discarded> discarded) {
 
 void Memory::Reclaim(int device) {
   Pools::Get().Reclaim(device);
-  DropFree([device](const Arena& arena) { return arena.device() == device; });
-}
-
-void Memory::DropFree(const std::function<bool(const Arena&)>& which) {
   std::vector<Discarded> discarded;
   {
     auto lock = Lock();
     for (const auto& [context, arena] : arenas_) {
-      if (!which(*arena)) continue;
+      if (arena->device() != device) continue;
       discarded.push_back({arena, {}});
       arena->TakeFree(&discarded.back().extents);
     }

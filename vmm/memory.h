@@ -105,8 +105,6 @@ class Memory {
   void Discard(std::vector<Discarded> discarded);
   // Gives everything back that is only kept: spare pages, and what pools keep.
   void Reclaim(int device);
-  // The same of spare pages alone, in those of the contexts' arenas.
-  void DropFree(const std::function<bool(const Arena&)>& which);
   // The last resort when memory is short: `allocate` again once the ghost has given back what it kept on
   // `device`, or has ended. CUDA_ERROR_OUT_OF_MEMORY when it kept nothing. Without the lock.
   static CUresult WithHeldMemory(int device, const std::function<CUresult()>& allocate);

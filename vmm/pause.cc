@@ -84,8 +84,16 @@ void Settle() {
   VirtualMemory::Get().PlaceExtents();
 }
 
-void DropFree() {
-  Memory::Get().DropFree([](const Arena&) { return true; });
+uint64_t MarkExtents() { return NextExtentId(); }
+
+void DropFreeSince(uint64_t mark) {
+  std::vector<Discarded> discarded;
+  for (const std::shared_ptr<Arena>& arena : AllArenas()) {
+    auto lock = Memory::Get().Lock();
+    discarded.push_back({arena, {}});
+    arena->TakeFree(&discarded.back().extents, 0, mark);
+  }
+  Memory::Get().Discard(std::move(discarded));
 }
 
 Status CheckReleasable(TaskStrategy strategy) { return HostMemory::Get().CheckReleasable(strategy); }

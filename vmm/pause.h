@@ -1,6 +1,6 @@
 // What the pause protocol asks of device memory. Every function runs in the control thread while the gate is
 // closed and all device work is done; the order is
-//   Settle, DropFree, Extents + ExportExtent + ActiveRanges (as often as wanted), CheckReleasable, Release,
+//   Settle, Extents + ExportExtent + ActiveRanges (as often as wanted), CheckReleasable, Release,
 //   then, with a driver and contexts: ImportExtent for every extent, Reattach.
 // A failed import or Reattach is undone by Release; nothing the program owns is lost by any of them.
 #ifndef VMM_PAUSE_H_
@@ -16,10 +16,11 @@ namespace stasis::vmm {
 
 // Takes back what was freed in stream order. The program cannot tell.
 void Settle();
-// Gives back the extents that hold no allocation, but for those of pools. After it every extent holds memory
-// that the program, or a library, has allocated; so that later, with nothing allocated or freed but by
-// libraries, it gives back just what those have made and freed since.
-void DropFree();
+// A number for DropFreeSince().
+uint64_t MarkExtents();
+// Gives back what has been mapped since and holds no allocation any more: what libraries have made in vain.
+// Nobody but the process knows of it.
+void DropFreeSince(uint64_t mark);
 // kUnsupported, naming the call that made it, when the program holds memory that `strategy` cannot carry.
 Status CheckReleasable(TaskStrategy strategy);
 // All physical memory of the program's allocations, in an order that stays the same until the gate opens.

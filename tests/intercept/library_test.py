@@ -32,8 +32,13 @@ class LibraryTest(unittest.TestCase):
         exported = {line.split()[-1] for line in output("nm", "-D", "--defined-only", self.library).splitlines()}
         declared = set(cuda_headers.prototypes(cuda_headers.preprocess(CXX, INCLUDE)))
         notes = {"stasis_note_alloc", "stasis_note_free", "stasis_note_iteration"}
-        self.assertEqual(exported, declared | notes)
+        libraries = {name for name in exported if re.match(r"(cublas|cudnn|p?nccl)[A-Z]", name)}
+        self.assertEqual(exported, declared | notes | libraries)
         self.assertGreater(len(declared), 600)
+        # What has no handle is left to the libraries.
+        self.assertLessEqual({"cublasCreate_v2", "cublasSgemm_v2", "cublasLtMatmul", "cudnnCreate", "ncclAllReduce",
+                              "pncclAllReduce"}, libraries)
+        self.assertFalse({"cublasGetStatusName", "cudnnCreateTensorDescriptor", "ncclGetVersion"} & libraries)
 
     def test_needs_the_c_library_alone_under_the_drivers_name(self):
         dynamic = output("readelf", "-d", self.library)
@@ -49,6 +54,45 @@ class LibraryTest(unittest.TestCase):
         self.assertNotIn("_GLOBAL__sub_I", output("nm", self.library))
 
 
+class LibrariesGeneratorTest(unittest.TestCase):
+
+    def generate(self, library, change):
+        tables = os.path.join(SOURCE, "intercept", "libraries")
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("cublas", "cublaslt", "cudnn", "nccl"):
+                with open(os.path.join(tables, name + ".table"), encoding="ascii") as table:
+                    text = table.read()
+                with open(os.path.join(folder, name + ".table"), "w", encoding="ascii") as out:
+                    out.write(change(text) if name == library else text)
+            return subprocess.run([sys.executable, "-B", os.path.join(tables, "gen_libraries.py"), "--cxx", CXX, "--include",
+                                   INCLUDE, "--out", os.path.join(folder, "out"), folder],
+                                  capture_output=True, text=True, check=False)
+
+    def test_accepts_the_tables(self):
+        self.assertEqual(self.generate("", str).returncode, 0)
+
+    def test_refuses_tables_that_do_not_fit(self):
+        def without(name):
+            return lambda text: re.sub(rf"(?m)^{name} .*\n", "", text)
+
+        def becomes(name, kind):
+            return lambda text: re.sub(rf"(?m)^{name} .*$", f"{name} {kind}", text)
+
+        for library, change, complaint in [
+                ("cublas", without("cublasSgemm_v2"), "cublas.table has no row for cublasSgemm_v2"),
+                ("nccl", without("ncclAllReduce"), "nccl.table has no row for ncclAllReduce"),
+                ("cudnn", lambda text: text + "cudnnNoSuch handle\n", "cudnn.h has no cudnnNoSuch"),
+                ("cudnn", lambda text: text + "cudnnCreate handle\n", "a second row for cudnnCreate"),
+                ("cublaslt", becomes("cublasLtMatmul", "forward"), "has a handle that only a wrapper can translate"),
+                ("cublaslt", becomes("cublasLtCreate", "handle"), "which only a hook can translate"),
+                ("cublas", becomes("cublasGetStatusName", "handle"), "when the library is not there"),
+                ("cublas", becomes("cublasSgemm_v2", "ignore"), "the class one of")]:
+            with self.subTest(complaint):
+                result = self.generate(library, change)
+                self.assertNotEqual(result.returncode, 0)
+                self.assertIn(complaint, result.stderr)
+
+
 class GeneratorTest(unittest.TestCase):
 
     def generate(self, change):
@@ -58,7 +102,7 @@ class GeneratorTest(unittest.TestCase):
             with open(TABLES[2], encoding="ascii") as table, open(changed, "w", encoding="ascii") as out:
                 out.write(change(table.read()))
             return subprocess.run([sys.executable, "-B", os.path.join(SOURCE, "intercept", "gen_wrappers.py"), "--cxx", CXX,
-                                   "--include", INCLUDE, "--out", os.path.join(folder, "out"), *TABLES[:2], changed],
+                                   "--include", INCLUDE, "--out", os.path.join(folder, "out"), "--exports", os.devnull, *TABLES[:2], changed],
                                   capture_output=True, text=True, check=False)
 
     def test_accepts_the_tables(self):
