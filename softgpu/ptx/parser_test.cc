@@ -352,6 +352,7 @@ TEST(ParserTest, ReadsFunctionHeadersAndDirectives) {
   EXPECT_TRUE(module.functions[2].is_extern && module.functions[2].is_declaration);
   EXPECT_EQ(module.functions[3].reqntid[0], 64u);
   EXPECT_EQ(module.functions[3].reqntid[2], 1u);
+  EXPECT_EQ(module.functions[3].pragmas, (std::vector<std::string>{"x", "y"})) << "not those of the body";
   EXPECT_EQ(module.functions[4].params[0].space, Space::kReg);
   EXPECT_EQ(module.functions[4].registers.size(), 2u);
 }
