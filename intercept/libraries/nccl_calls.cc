@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <new>
 #include <vector>
 
 #include "intercept/libraries/nccl_library.h"
@@ -187,6 +188,8 @@ void NoteFinalize(const CommPtr& comm, ncclResult_t result) {
   comm->finalizing = true;
   if (result == ncclSuccess) comm->state = CommState::kFinalized;
 }
+
+void ResetCallsAfterFork() { new (&g_mutex) std::mutex; }
 
 void EndRegistrations(const CommPtr& comm) {
   (void)TakeGoingOn(comm);

@@ -122,6 +122,8 @@ class WindowCreation final : public Creation {
 void Called(const CreationPtr& creation, ncclResult_t result);
 
 void NoteFinalize(const CommPtr& comm, ncclResult_t result);
+// In the child, where another thread may have held the lock.
+void ResetCallsAfterFork();
 // The communicator has ended, and with it what was registered with it.
 void EndRegistrations(const CommPtr& comm);
 

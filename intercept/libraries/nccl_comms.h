@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string>
 #include <vector>
@@ -113,6 +114,9 @@ class CommBook {
   std::vector<CommPtr> All();
   // How many different ranks of a communicator this process has ever made.
   int RanksEver(uint64_t clique_key);
+
+  // In the child, where another thread may have held the lock.
+  void ResetAfterFork() { new (&mutex) std::mutex; }
 
   std::mutex mutex;  // a leaf; never held across a call of the library
 

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <new>
 #include <set>
 
 #include "intercept/libraries/nccl_comms.h"
@@ -38,6 +39,8 @@ void NoteIdsUsed(const ncclUniqueId* ids, int count) {
     NcclLedger::Get().CloseMeeting(key);
   }
 }
+
+void ResetIdsAfterFork() { new (&g_mutex) std::mutex; }
 
 uint64_t LocalKey() {
   return CliqueKey(0, "ncclCommInitAll", g_local.fetch_add(1, std::memory_order_relaxed), 0);

@@ -13,6 +13,8 @@ namespace stasis::nccl {
 void NoteIdMade(const ncclUniqueId& id);
 // A communicator was made of them, or not: they are of no use any more.
 void NoteIdsUsed(const ncclUniqueId* ids, int count);
+// In the child, where another thread may have held the lock.
+void ResetIdsAfterFork();
 // The key of a communicator that has no id.
 uint64_t LocalKey();
 

@@ -11,6 +11,10 @@
 #include <new>
 #include <string>
 
+#include "intercept/libraries/nccl_calls.h"
+#include "intercept/libraries/nccl_comms.h"
+#include "intercept/libraries/nccl_ids.h"
+
 namespace stasis::nccl {
 namespace {
 
@@ -51,10 +55,16 @@ class Quiet {
   MonotonicTime until_ = Clock::Real().Now() + kQuiet;
 };
 
+// What the cut lacks, or else the call that goes on.
 Status Lacking(std::vector<TaskBlocker> missing, std::vector<TaskBlocker>* blockers) {
-  const std::string what = missing.empty() ? "a call" : missing.front().call;
-  *blockers = std::move(missing);
-  return Status(StatusCode::kTimeout, what + " is missing");
+  if (missing.empty()) missing = libraries::LibraryCallsInside();
+  *blockers = missing;
+  if (missing.empty()) return Status(StatusCode::kTimeout, "calls go on without end");
+  const TaskBlocker& first = missing.front();
+  for (const TaskBlocker& inside : libraries::LibraryCallsInside())
+    if (inside.tid == first.tid && inside.call == first.call)
+      return Errorf(StatusCode::kTimeout, "thread %d is still in %s", first.tid, first.call.c_str());
+  return Status(StatusCode::kTimeout, first.call + " is missing");
 }
 
 }  // namespace
@@ -82,7 +92,12 @@ void NcclLedger::ForgetThread(void* value) {
 CutThreadPtr NcclLedger::ThisThread() {
   pthread_once(&g_once, [] {
     pthread_key_create(&g_key, ForgetThread);
-    pthread_atfork(nullptr, nullptr, [] { Get().ResetAfterFork(); });
+    pthread_atfork(nullptr, nullptr, [] {
+      Get().ResetAfterFork();
+      CommBook::Get().ResetAfterFork();
+      ResetIdsAfterFork();
+      ResetCallsAfterFork();
+    });
   });
   if (t_thread != nullptr) return *t_thread;
   CutThreadPtr thread = Book().FindThread(gettid());

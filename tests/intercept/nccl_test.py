@@ -132,14 +132,14 @@ class NcclTest(unittest.TestCase):
                 with self.subTest(how=how, ranks=ranks, strategy=strategy, seed=seed):
                     result, pauses = self.disturbed(how, ranks, rounds, strategy, seed, placements)
                     self.assertEqual(result, expected)
-                    self.assertGreater(pauses, 2)
+                    self.assertGreater(pauses, 0)
 
     def test_a_thread_for_each_rank(self):
         for ranks in (1, 2, 4):
             self.check_disturbed("threads", ranks, 150)
 
     def test_one_thread_for_all_ranks(self):
-        self.check_disturbed("group", 4, 200)
+        self.check_disturbed("group", 4, 500)
 
     def test_communicators_that_come_and_go(self):
         self.check_disturbed("churn", 3, 60)
@@ -353,7 +353,10 @@ class NcclTest(unittest.TestCase):
         second.answer("take-id")
         for r, (program, _) in enumerate(programs):
             program.rank(r, "open")
-            program.send(f"init {r}")
+        first.send("init 0")
+        error = self.refusal(programs[0][1], deadline_ms=300)
+        self.assertEqual((error.code, "is still in ncclCommInitRank" in str(error)), ("TIMEOUT", True), error)
+        second.send("init 1")
         for r, (program, _) in enumerate(programs):
             self.assertEqual(program.answer(f"init {r}"), "ncclSuccess")
         for r, (program, task) in enumerate(programs):
