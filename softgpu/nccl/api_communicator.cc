@@ -194,7 +194,6 @@ ncclResult_t End(ncclComm_t comm, const char* function, bool abort) {
     Unregister(communicator);
     communicator->Close(abort);
     Forget(communicator);
-    ReapRoots();
     return ncclSuccess;
   });
 }

@@ -16,7 +16,8 @@ CUmemAllocationProp Properties(CUdevice device) {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = device;
   return properties;
 }
 
@@ -29,7 +30,7 @@ ncclResult_t Users(CUdevice device, std::vector<CUmemAccessDesc>* users) {
     if (!can)
       NCCL_TRY(FromDriver(Driver().cuDeviceCanAccessPeer(&can, other, device), "cuDeviceCanAccessPeer"));
     if (can != 0)
-      users->push_back({{CU_MEM_LOCATION_TYPE_DEVICE, {other}}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE});
+      users->push_back({{CU_MEM_LOCATION_TYPE_DEVICE, other}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE});
   }
   return ncclSuccess;
 }

@@ -4,10 +4,8 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <memory>
-#include <mutex>
 
 #include "softgpu/driver/thread.h"
 
@@ -90,8 +88,6 @@ namespace {
 struct Root {
   Doorstep door;
   uint64_t secret = 0;
-  Thread thread;
-  std::atomic<bool> over{false};
 
   void Run() {
     Meeting meeting(&door, secret);
@@ -101,44 +97,22 @@ struct Root {
       meeting.AddPolls(&polls);
       poll(polls.data(), polls.size(), meeting.PollTimeout());
     }
-    door = Doorstep();
   }
 };
-
-// Never destroyed: the threads may outlast the exit handlers.
-struct Roots {
-  std::mutex mutex;
-  std::list<std::unique_ptr<Root>> list;
-};
-Roots& TheRoots() {
-  static auto* roots = new Roots;
-  return *roots;
-}
 
 }  // namespace
 
 Result<Address> StartRoot(const Address& address, uint64_t secret) {
-  ReapRoots();
-  auto root = std::make_unique<Root>();
+  auto root = std::make_shared<Root>();
   ASSIGN_OR_RETURN(root->door, Doorstep::Open(address));
   root->secret = secret;
   const Address bound = root->door.address();
-  Root* running = root.get();
-  std::lock_guard lock(TheRoots().mutex);
-  const bool started = root->thread.Start("nccl-root", [running] {
-    running->Run();
-    running->over.store(true);
-  });
+  Thread thread;
+  const bool started = thread.Start("nccl-root", [root = std::move(root)] { root->Run(); });
   if (!started) return stasis::Errorf(stasis::StatusCode::kResourceExhausted, "no thread for the meeting");
-  TheRoots().list.push_back(std::move(root));
+  // Nobody waits for a meeting that may never take place.
+  thread.Abandon();
   return bound;
-}
-
-void ReapRoots() {
-  std::lock_guard lock(TheRoots().mutex);
-  TheRoots().list.remove_if([](const std::unique_ptr<Root>& root) {
-    return root->over.load() && root->thread.Join(stasis::Deadline::Never());
-  });
 }
 
 }  // namespace softgpu::nccl

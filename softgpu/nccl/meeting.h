@@ -51,8 +51,6 @@ class Meeting {
 // Opens a meeting at `address` (port 0: the system chooses) on a thread that ends with it. The thread also
 // ends with the process; it never calls the driver.
 Result<Address> StartRoot(const Address& address, uint64_t secret);
-// Joins the threads whose meetings are over.
-void ReapRoots();
 
 }  // namespace softgpu::nccl
 
