@@ -158,6 +158,7 @@ class Job {
   Status Quiesce();
   void NoteQuiesced(const std::vector<TaskQuiesced>& answers, MonotonicTime asked);
   Status HandOver();
+  Status CheckNoNewcomer() const;
   Status HandOverMember(Member& member, HeldMember* held);
   Status AskActive(Member& member, HeldMember* held);
   Status Release(bool only_quiesced);

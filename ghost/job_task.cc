@@ -7,6 +7,7 @@
 #include "base/files.h"
 #include "base/unix_socket.h"
 #include "ghost/job.h"
+#include "ghost/manifest.h"
 #include "ghost/proc.h"
 
 namespace stasis {
@@ -223,6 +224,21 @@ Status Job::GreetAgain(Member& member, HeldMember* held) {
   return CheckCarriable(member, held->strategy, TaskState::kQuiesced);
 }
 
+// A process that has begun to use devices since all others stood still runs on, and may have got memory of
+// theirs until they were asked to hand it over; from then on they give none.
+Status Job::CheckNoNewcomer() const {
+  ASSIGN_OR_RETURN(std::vector<pid_t> tree, ProcessTree(process_.init_pid));
+  for (const MemberSocket& socket : FindMembers(paths_.Ctl(), tree)) {
+    bool known = std::any_of(holdings_.members.begin(), holdings_.members.end(),
+                             [&](const HeldMember& held) { return held.nspid == socket.nspid; });
+    // A file that a dead process has left, whose number another one has now.
+    if (known || !ConnectUnix(socket.path, Deadline::After(kPromptTime)).ok()) continue;
+    return Status(StatusCode::kUnavailable,
+                  "process " + Named(socket.pid) + " has begun to use devices in the meantime");
+  }
+  return Status();
+}
+
 Status Job::HandOver() {
   for (size_t i = 0; i < members_.size(); ++i) {
     Status status = GreetAgain(*members_[i], &holdings_.members[i]);
@@ -230,6 +246,7 @@ Status Job::HandOver() {
     if (status.ok()) status = AskActive(*members_[i], &holdings_.members[i]);
     RETURN_IF_ERROR(status.WithContext("process " + Named(members_[i]->pid())));
   }
+  RETURN_IF_ERROR(CheckNoNewcomer());
   RETURN_IF_ERROR(FindShared(&holdings_.members));
   return NotePlacedUuids();
 }
@@ -361,8 +378,15 @@ Status Job::Attach() {
   std::lock_guard lock(mutex_);
   record_.gpus.clear();
   if (holdings_.empty()) return Status();
-  for (auto [ordinal, physical] : holdings_.members[0].placements) record_.gpus.push_back(physical);
-  return Status();
+  const HeldMember& first = holdings_.members[0];
+  std::string places;
+  for (const TaskDevice& device : first.devices) {
+    int physical = first.placements.at(device.virtual_ordinal);
+    record_.gpus.push_back(physical);
+    places += HexOf({device.uuid})[0] + " " + std::to_string(physical) + "\n";
+  }
+  // For processes of the task that start from now on.
+  return WriteFileAtomically(paths_.run + "/placements", places);
 }
 
 // What is held on the devices that this process sees, whoever of the task it was copied from.

@@ -29,7 +29,7 @@ Json Job::Run(const Request& request, Progress& progress) {
   bool newcomer = false;
   Json result = RunOnce(request, progress, &newcomer);
   for (int start = 1; start < kStarts && newcomer && cancel_.Check().ok(); ++start) {
-    Log(LogLevel::kInfo, "a process began to use devices during the checkpoint, which starts over");
+    Log(LogLevel::kInfo, "a process began to use devices during the operation, which starts over");
     result = RunOnce(request, progress, &newcomer);
   }
   return result;
@@ -76,7 +76,7 @@ Json Job::RunOnce(const Request& request, Progress& progress, bool* newcomer) {
     if (!status.ok()) Undo();
   }
   // It has connected to its devices behind our back, which CRIU refuses.
-  *newcomer = !status.ok() && request.verb == Verb::kCheckpoint && phase_ == Phase::kRunning &&
+  *newcomer = !status.ok() && request.verb != Verb::kCancel && phase_ == Phase::kRunning &&
               op_.answer.left == "rolled-back" && MembersNow() > op_.members;
   Report(status);
   Json result = ResultJson(VerbName(request.verb), status, op_.answer);

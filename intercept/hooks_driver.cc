@@ -4,6 +4,7 @@
 #include "intercept/proc_address.h"
 #include "intercept/process.h"
 #include "intercept/taint.h"
+#include "intercept/task_placements.h"
 #include "intercept/visible_devices.h"
 #include "intercept_hooks.h"
 #include "vmm/device_map.h"
@@ -15,7 +16,9 @@ constinit std::mutex g_record_mutex;
 
 Status RecordOnce() {
   std::lock_guard<std::mutex> lock(g_record_mutex);
-  return RecordVisibleDevices(TaskFolder().empty());
+  if (VisibleDevicesRecorded()) return {};
+  RETURN_IF_ERROR(RecordVisibleDevices(TaskFolder().empty()));
+  return TaskFolder().empty() ? Status() : FollowTask();
 }
 
 // The program's answer about an address of the real driver.

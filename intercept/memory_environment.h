@@ -17,8 +17,7 @@ inline void JoinMemory() {
       .real_context = [](CUcontext visible) { return replay::ToReal(visible); },
       .visible_context = [](CUcontext real) { return replay::ToVisible(real); },
       .captures_in_progress = &CapturesInProgress,
-      .pause_sharing = &PauseSharing,
-      .resume_sharing = &ResumeSharing,
+      .set_sharing = &SetSharing,
   };
   vmm::SetEnvironment(&kEnvironment);
 }

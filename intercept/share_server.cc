@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
+#include <sys/inotify.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -37,6 +38,8 @@ constexpr uint64_t kTicketMagic = 0x314b43495453;  // "STICK1"
 constexpr uint32_t kGive = 1, kGiven = 2, kGone = 3, kGiveEvent = 4;
 // Whoever has the memory answers at once; who does not is of no use.
 constexpr std::chrono::seconds kAnswerTime(20), kRequestTime(5);
+constexpr std::chrono::minutes kPauseTime(60);
+constexpr int kLookMs = 1000;
 
 constinit std::atomic<bool> g_used{false};
 
@@ -55,9 +58,14 @@ class ShareServer {
     return *server;
   }
 
-  Status Start() {
+  // With `memory` false, who asks for memory waits.
+  Status Start(bool memory) {
     const std::lock_guard lock(mutex_);
-    if (running_) return {};
+    gives_memory_ = memory;
+    if (running_) {
+      Wake();
+      return {};
+    }
     wake_ = MoveToOwnFds(Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
     ASSIGN_OR_RETURN(listener_, UnixListener::Listen(SocketOf(getpid())));
     RETURN_IF_ERROR(listener_.MoveDescriptors(LowestOwnFd()));
@@ -78,6 +86,7 @@ class ShareServer {
     pthread_join(thread_, nullptr);
     const std::lock_guard lock(mutex_);
     running_ = false;
+    waiting_.clear();
     listener_.Close();
     wake_.Reset();
   }
@@ -98,6 +107,11 @@ class ShareServer {
   struct Held {
     Fd end;
     uint64_t share = 0;
+  };
+
+  struct Asker {
+    Fd connection;
+    uint64_t key = 0;
   };
 
   ShareServer() = default;
@@ -134,12 +148,13 @@ class ShareServer {
     for (;;) {
       std::vector<pollfd> waits = Waits();
       if (waits.empty()) return;
+      AnswerWaiting();
       if (poll(waits.data(), waits.size(), -1) <= 0) continue;
       for (size_t i = 2; i < waits.size(); ++i)
         if ((waits[i].revents & (POLLHUP | POLLERR)) != 0) Forget(waits[i].fd);
       if ((waits[1].revents & POLLIN) == 0) continue;
       Result<Fd> connection = listener_.Accept();
-      if (connection.ok()) Answer(connection->get());
+      if (connection.ok()) Answer(*std::move(connection));
     }
   }
 
@@ -181,19 +196,32 @@ class ShareServer {
     return answer;
   }
 
-  static void Answer(int connection) {
-    const Result<PeerCredentials> peer = GetPeerCredentials(connection);
+  void Answer(Fd connection) {
+    const Result<PeerCredentials> peer = GetPeerCredentials(connection.get());
     if (!peer.ok() || (peer->uid != geteuid() && peer->uid != 0)) return;
-    const Deadline deadline = Deadline::After(kRequestTime);
     MessageDecoder decoder;
-    Result<Message> request = ReceiveMessage(connection, decoder, deadline);
+    Result<Message> request = ReceiveMessage(connection.get(), decoder, Deadline::After(kRequestTime));
     if (!request.ok()) return;
     PayloadReader in(request->payload);
     const uint64_t key = in.U64();
     if (!in.Finish().ok()) return;
-    Message answer = request->type == kGive ? Give(key) : GiveEvent(key);
-    answer.request_id = request->request_id;
-    (void)SendMessage(connection, std::move(answer), deadline);
+    if (request->type == kGiveEvent) return Send(connection, GiveEvent(key));
+    const std::lock_guard lock(mutex_);
+    waiting_.push_back({std::move(connection), key});
+    Wake();
+  }
+
+  void AnswerWaiting() {
+    std::vector<Asker> askers;
+    {
+      const std::lock_guard lock(mutex_);
+      if (gives_memory_) askers.swap(waiting_);
+    }
+    for (const Asker& asker : askers) Send(asker.connection, Give(asker.key));
+  }
+
+  static void Send(const Fd& connection, Message answer) {
+    (void)SendMessage(connection.get(), std::move(answer), Deadline::After(kRequestTime));
   }
 
   std::mutex mutex_;
@@ -202,8 +230,12 @@ class ShareServer {
   UnixListener listener_;
   Fd wake_;
   std::vector<Held> held_;
+  bool gives_memory_ = false;
+  std::vector<Asker> waiting_;
 };
 
+// kNotFound, kUnavailable, kPeerDied: nobody answers there now. kFailedPrecondition: who answers has it no
+// more.
 Result<Message> Ask(const ShareTicket& ticket, uint32_t what) {
   const Deadline deadline = Deadline::After(kAnswerTime);
   ASSIGN_OR_RETURN(Fd socket, ConnectUnix(SocketOf(ticket.pid), deadline));
@@ -215,12 +247,37 @@ Result<Message> Ask(const ShareTicket& ticket, uint32_t what) {
   RETURN_IF_ERROR(SendMessage(socket.get(), std::move(request), deadline));
   MessageDecoder decoder;
   ASSIGN_OR_RETURN(Message answer, ReceiveMessage(socket.get(), decoder, deadline));
-  if (answer.type != kGiven) return Status(StatusCode::kNotFound, "it is gone");
+  if (answer.type != kGiven) return Status(StatusCode::kFailedPrecondition, "it is gone");
   return answer;
 }
 
+bool IsMember(pid_t pid) {
+  return access((TaskFolder() + "/ctl/" + std::to_string(pid) + ".sock").c_str(), F_OK) == 0;
+}
+
+// A process that has let go of its memory for a pause does not answer before it has it back. Whoever is
+// stopped for the same pause does not ask; one that began to use devices meanwhile does.
+Result<Message> AskPatiently(const ShareTicket& ticket, uint32_t what) {
+  const Fd watch(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  (void)inotify_add_watch(watch.get(), (TaskFolder() + "/ctl").c_str(), IN_CREATE | IN_DELETE | IN_MOVED_TO);
+  const Deadline deadline = Deadline::After(kPauseTime);
+  for (;;) {
+    Result<Message> answer = Ask(ticket, what);
+    const StatusCode code = answer.status().code();
+    const bool away =
+        code == StatusCode::kNotFound || code == StatusCode::kUnavailable || code == StatusCode::kPeerDied;
+    if (!away || deadline.Expired() || !IsMember(ticket.pid)) return answer;
+    // A killed process leaves its socket behind, and there is no event of that.
+    if (kill(ticket.pid, 0) != 0 && errno == ESRCH) return answer;
+    pollfd wait{watch.get(), POLLIN, 0};
+    (void)poll(&wait, 1, kLookMs);
+    char events[4096];
+    while (read(watch.get(), events, sizeof events) > 0) continue;
+  }
+}
+
 Result<vmm::SharedMemory> AskForMemory(const ShareTicket& ticket) {
-  ASSIGN_OR_RETURN(Message answer, Ask(ticket, kGive));
+  ASSIGN_OR_RETURN(Message answer, AskPatiently(ticket, kGive));
   ASSIGN_OR_RETURN(vmm::SharedMemory memory, vmm::DecodeSharedMemory(answer.payload));
   memory.fds = std::move(answer.fds);
   if (memory.fds.size() != memory.pieces.size())
@@ -232,7 +289,7 @@ Result<vmm::SharedMemory> AskForMemory(const ShareTicket& ticket) {
 
 Status StartSharing() {
   g_used.store(true, std::memory_order_relaxed);
-  return ShareServer::Get().Start();
+  return ShareServer::Get().Start(true);
 }
 
 Result<Fd> NewTicket(uint64_t share) {
@@ -267,8 +324,9 @@ Result<vmm::SharedMemory> FetchMemory(const ShareTicket& ticket) {
   return memory;
 }
 
-std::optional<CUipcEventHandle> FetchEvent(const ShareTicket& ticket) {
-  const Result<Message> answer = Ask(ticket, kGiveEvent);
+namespace {
+
+std::optional<CUipcEventHandle> EventHandleIn(const Result<Message>& answer) {
   if (!answer.ok()) return std::nullopt;
   PayloadReader in(answer->payload);
   const std::vector<std::byte> bytes = in.Bytes(sizeof(CUipcEventHandle));
@@ -278,6 +336,12 @@ std::optional<CUipcEventHandle> FetchEvent(const ShareTicket& ticket) {
   return handle;
 }
 
+}  // namespace
+
+std::optional<CUipcEventHandle> FetchEvent(const ShareTicket& ticket) {
+  return EventHandleIn(AskPatiently(ticket, kGiveEvent));
+}
+
 std::optional<CUipcEventHandle> FindSharedEvent(uint64_t key) {
   const Result<std::vector<std::string>> names = ListFolder(TaskFolder() + "/ctl");
   if (!names.ok()) return std::nullopt;
@@ -285,18 +349,15 @@ std::optional<CUipcEventHandle> FindSharedEvent(uint64_t key) {
     if (!name.starts_with("share-") || !name.ends_with(".sock")) continue;
     const pid_t pid = static_cast<pid_t>(std::strtol(name.c_str() + std::strlen("share-"), nullptr, 10));
     if (pid <= 0 || pid == getpid()) continue;
-    if (const auto handle = FetchEvent({pid, key})) return handle;
+    if (const auto handle = EventHandleIn(Ask({pid, key}, kGiveEvent))) return handle;
   }
   return std::nullopt;
 }
 
-void PauseSharing() {
-  if (g_used.load(std::memory_order_relaxed)) ShareServer::Get().Stop();
-}
-
-void ResumeSharing() {
+void SetSharing(vmm::Sharing sharing) {
   if (!g_used.load(std::memory_order_relaxed)) return;
-  const Status status = StartSharing();
+  if (sharing == vmm::Sharing::kNothing) return ShareServer::Get().Stop();
+  const Status status = ShareServer::Get().Start(sharing == vmm::Sharing::kAll);
   if (!status.ok())
     RawLog(LogLevel::kError, "device memory cannot be shared any more: %s", status.ToString().c_str());
 }

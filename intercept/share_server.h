@@ -17,6 +17,7 @@
 
 #include "base/fd.h"
 #include "base/status.h"
+#include "vmm/environment.h"
 #include "vmm/shared_memory.h"
 
 namespace stasis {
@@ -39,10 +40,8 @@ Result<vmm::SharedMemory> FetchMemory(const ShareTicket& ticket);
 std::optional<CUipcEventHandle> FetchEvent(const ShareTicket& ticket);
 std::optional<CUipcEventHandle> FindSharedEvent(uint64_t key);
 
-// Before the driver goes: ends the thread and closes its sockets. Later, where somebody has shared, begins
-// again.
-void PauseSharing();
-void ResumeSharing();
+// kNothing ends the thread and closes its sockets; another begins where something was shared before.
+void SetSharing(vmm::Sharing sharing);
 // For a child after fork(2): the tickets are its parent's.
 void ResetSharingAfterFork();
 

@@ -24,6 +24,7 @@
 #include "replay/pause.h"
 #include "vmm/active_memory.h"
 #include "vmm/device_map.h"
+#include "vmm/environment.h"
 #include "vmm/held_memory.h"
 #include "vmm/pause.h"
 #include "vmm/real_driver.h"
@@ -170,6 +171,7 @@ void TaskServer::Run() {
   }
   state_ = TaskState::kRunning;
   active_ = {};
+  vmm::SetSharing(vmm::Sharing::kAll);
   OpenGates();
 }
 
@@ -222,7 +224,8 @@ TaskServer::Reply TaskServer::Quiesce(const Message& request) {
   vmm::Settle();
   extents_mark_ = vmm::MarkExtents();
   vmm::ActiveMemory::Get().Freeze();
-  for (const TaskRange& range : vmm::ActiveMemory::Get().Ranges()) stopped.active_bytes += range.size;
+  if (Result<std::vector<TaskRange>> ranges = vmm::ActiveRanges(); ranges.ok())
+    for (const TaskRange& range : *ranges) stopped.active_bytes += range.size;
   reply.payload = Encode(stopped);
   return reply;
 }
@@ -299,6 +302,7 @@ TaskServer::Reply TaskServer::Handover(const Message& request) {
   Result<uint32_t> first = DecodeU32(request);
   if (!first.ok()) return {std::move(first).status(), {}, {}, {}};
   if (Status status = Expect(TaskState::kQuiesced); !status.ok()) return {std::move(status), {}, {}, {}};
+  vmm::SetSharing(vmm::Sharing::kEvents);
   const std::vector<TaskExtent> all = vmm::Extents();
   Reply reply;
   std::vector<TaskExtent> batch;

@@ -1,5 +1,7 @@
 #include "intercept/visible_devices.h"
 
+#include "intercept/task_placements.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -62,6 +64,25 @@ TEST(HiddenVariable, IsAwayAndComesBack) {
   EXPECT_EQ(getenv("STASIS_TEST_VARIABLE"), before);
   unsetenv("STASIS_TEST_VARIABLE");
   const HiddenVariable nothing("STASIS_TEST_VARIABLE");
+}
+
+TEST(TaskPlacementsTest, DevicesAreFoundByTheirUuidsElseByTheirOrder) {
+  std::vector<TaskDevice> devices(2);
+  devices[0].uuid = "\x01\xab";
+  devices[1].uuid = "\x02\xcd";
+  devices[1].virtual_ordinal = 1;
+  const auto text = [&](std::string_view file) {
+    std::string out;
+    for (const TaskAttach::Placement& one : PlacementsIn(file, devices))
+      out += std::to_string(one.virtual_ordinal) + ">" + std::to_string(one.physical_ordinal) + " ";
+    return out;
+  };
+  EXPECT_EQ(text("02cd 0\n01ab 1\n"), "0>1 1>0 ");
+  EXPECT_EQ(text("02cd 3\n"), "1>3 ");
+  EXPECT_EQ(text("0000 1\n1111 0\n"), "0>1 1>0 ");
+  EXPECT_EQ(text("0000 1\n"), "");
+  EXPECT_EQ(text("02cd -1\n01ab x"), "");
+  EXPECT_EQ(text(""), "");
 }
 
 }  // namespace

@@ -31,12 +31,8 @@ bool CapturesInProgress() {
   return Get().captures_in_progress != nullptr && Get().captures_in_progress() != 0;
 }
 
-void PauseSharing() {
-  if (Get().pause_sharing != nullptr) Get().pause_sharing();
-}
-
-void ResumeSharing() {
-  if (Get().resume_sharing != nullptr) Get().resume_sharing();
+void SetSharing(Sharing sharing) {
+  if (Get().set_sharing != nullptr) Get().set_sharing(sharing);
 }
 
 CUresult CurrentCaller(Caller* caller) {

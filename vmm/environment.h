@@ -8,14 +8,19 @@
 
 namespace stasis::vmm {
 
+// What other processes of the task are given when they ask for what this one shares.
+enum class Sharing : uint8_t {
+  kNothing,  // the driver goes, or has gone; nobody listens
+  kEvents,   // memory only later: who got it now would not be known to the pause
+  kAll,
+};
+
 // Without one, handles are what the driver says and nothing is captured.
 struct Environment {
   CUcontext (*real_context)(CUcontext visible) = nullptr;
   CUcontext (*visible_context)(CUcontext real) = nullptr;
   uint32_t (*captures_in_progress)() = nullptr;
-  // Before memory is released, and when all of it has come back: other processes ask for it in between.
-  void (*pause_sharing)() = nullptr;
-  void (*resume_sharing)() = nullptr;
+  void (*set_sharing)(Sharing sharing) = nullptr;
 };
 // `environment` lives for ever, or until another is set; null for none. To be set before the first call of
 // the program that memory answers.
@@ -24,8 +29,7 @@ void SetEnvironment(const Environment* environment);
 CUcontext RealContext(CUcontext visible);
 CUcontext VisibleContext(CUcontext real);
 bool CapturesInProgress();
-void PauseSharing();
-void ResumeSharing();
+void SetSharing(Sharing sharing);
 
 // The current context of the calling thread.
 struct Caller {

@@ -132,7 +132,7 @@ Result<Fd> ExportExtent(const TaskExtent& extent) {
 }
 
 Status Release(TaskStrategy strategy) {
-  PauseSharing();
+  SetSharing(Sharing::kNothing);
   Status first;
   const bool rebuilt = strategy == TaskStrategy::kReconstruct;
   if (rebuilt) {
@@ -179,7 +179,7 @@ Status Reattach(TaskStrategy strategy) {
     RETURN_IF_ERROR(Pools::Get().RebuildObjects());
     RETURN_IF_ERROR(HostMemory::Get().Reattach());
   }
-  ResumeSharing();
+  SetSharing(Sharing::kEvents);
   return {};
 }
 

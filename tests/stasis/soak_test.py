@@ -115,6 +115,12 @@ class Soak(unittest.TestCase):
     def test_stencil_explicit(self):
         self.soak("stencil-explicit", "samples/stencil", "--graph", "explicit", "--iterations", "1000")
 
+    def test_expandable_segments(self):
+        self.soak("expandable", "tests/programs/expandable", "40", "11")
+
+    def test_shared_memory(self):
+        self.soak("share", "tests/programs/share", "60", "host")
+
     def test_vector(self):
         self.soak("vector", "samples/vector", "--rounds", "50")
 

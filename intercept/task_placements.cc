@@ -1,0 +1,58 @@
+#include "intercept/task_placements.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "base/files.h"
+#include "intercept/process.h"
+#include "intercept/visible_devices.h"
+#include "vmm/device_map.h"
+
+namespace stasis {
+namespace {
+
+constexpr size_t kMaxFile = 1 << 16;
+constexpr int kMaxOrdinal = 1024;
+
+std::string Hex(const std::string& bytes) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (unsigned char byte : bytes) text += {kDigits[byte >> 4], kDigits[byte & 15]};
+  return text;
+}
+
+}  // namespace
+
+std::vector<TaskAttach::Placement> PlacementsIn(std::string_view text,
+                                                const std::vector<TaskDevice>& devices) {
+  std::vector<std::pair<std::string, int>> rows;
+  const std::string lines(text);
+  for (size_t at = 0; at < lines.size();) {
+    const size_t end = std::min(lines.find('\n', at), lines.size());
+    char uuid[65] = {};
+    int ordinal = -1;
+    const int fields = std::sscanf(lines.substr(at, end - at).c_str(), "%64s %d", uuid, &ordinal);
+    if (fields == 2 && ordinal >= 0 && ordinal < kMaxOrdinal) rows.emplace_back(uuid, ordinal);
+    at = end + 1;
+  }
+  std::vector<TaskAttach::Placement> placements;
+  for (const TaskDevice& device : devices)
+    for (const auto& [name, ordinal] : rows)
+      if (name == Hex(device.uuid)) placements.push_back({device.virtual_ordinal, ordinal});
+  if (!placements.empty() || rows.size() != devices.size()) return placements;
+  for (size_t i = 0; i < rows.size(); ++i) placements.push_back({devices[i].virtual_ordinal, rows[i].second});
+  return placements;
+}
+
+Status FollowTask() {
+  Result<std::string> text = ReadFile(TaskFolder() + "/" + kPlacementsFile, kMaxFile);
+  if (!text.ok()) return {};
+  const std::vector<TaskAttach::Placement> placements = PlacementsIn(*text, VisibleDevices());
+  if (placements.empty()) return {};
+  RETURN_IF_ERROR(PlaceDevices(placements));
+  KeepDeviceIdentities();
+  return {};
+}
+
+}  // namespace stasis
