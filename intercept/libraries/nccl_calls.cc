@@ -74,6 +74,11 @@ void Finish(const CreationPtr& creation, ncclResult_t result) {
 
 }  // namespace
 
+CutRankPtr RankOf(const CommPtr& comm) {
+  std::lock_guard<std::mutex> lock(CommBook::Get().mutex);
+  return comm->cut;
+}
+
 ncclResult_t StandInAnswer(CommRecord& comm) {
   std::lock_guard<std::mutex> lock(CommBook::Get().mutex);
   if (comm.real != nullptr) return ncclSuccess;
@@ -183,7 +188,7 @@ void Called(const CreationPtr& creation, ncclResult_t result) {
 }
 
 void NoteFinalize(const CommPtr& comm, ncclResult_t result) {
-  NcclLedger::Get().SetOver(comm->cut);
+  NcclLedger::Get().SetOver(RankOf(comm));
   std::lock_guard<std::mutex> lock(CommBook::Get().mutex);
   comm->finalizing = true;
   if (result == ncclSuccess) comm->state = CommState::kFinalized;

@@ -18,6 +18,8 @@ namespace stasis::nccl {
 // True for what has been begun, too: a communicator that does not block.
 inline bool Accepted(ncclResult_t result) { return result == ncclSuccess || result == ncclInProgress; }
 
+// Null while the communicator is being made.
+CutRankPtr RankOf(const CommPtr& comm);
 // What a communicator that has no object in the library any more answers to a call that needs one;
 // ncclSuccess: it has one.
 ncclResult_t StandInAnswer(CommRecord& comm);
@@ -43,7 +45,7 @@ ncclResult_t OnComm(const libraries::LibraryCall& call, ncclComm_t visible, Oper
   const CommPtr comm = CommBook::Get().Find(visible);
   if (comm == nullptr) return f(libraries::ToReal(visible), comm);
   operation.call = call.name();
-  operation.rank = comm->cut;
+  operation.rank = RankOf(comm);
   NcclCall inside(operation);
   const ncclResult_t answer = StandInAnswer(*comm);
   if (answer != ncclSuccess && also != Also::kEnded) {

@@ -70,7 +70,7 @@ bool IsWell(const Whole& clique) {
          });
 }
 
-std::string RankOf(const CommRecord& comm) {
+std::string Rank(const CommRecord& comm) {
   return std::string(comm.made_by) + ": rank " + std::to_string(comm.rank) + " of " +
          std::to_string(comm.size);
 }
@@ -88,16 +88,16 @@ Status CheckClique(const Whole& clique) {
   const bool over = std::all_of(clique.comms.begin(), clique.comms.end(),
                                 [](const CommPtr& comm) { return comm->state == CommState::kFinalized; });
   if (!over && CommBook::Get().RanksEver(clique.key) < clique.size)
-    return Status(StatusCode::kUnsupported, RankOf(first) + ": the other ranks are in other processes");
+    return Status(StatusCode::kUnsupported, Rank(first) + ": the other ranks are in other processes");
   for (const CommPtr& comm : clique.comms) {
     if (!comm->refused.empty()) return Status(StatusCode::kUnsupported, comm->refused);
     if (comm->config.unknown())
-      return Status(StatusCode::kUnsupported, RankOf(*comm) + ": a configuration of a later version of NCCL");
+      return Status(StatusCode::kUnsupported, Rank(*comm) + ": a configuration of a later version of NCCL");
     RETURN_IF_ERROR(CheckCaptured(comm));
   }
   if (IsWell(clique) && !SameWindows(clique))
     return Status(StatusCode::kUnsupported,
-                  RankOf(first) + ": ncclCommWindowDeregister was called by some of the ranks only");
+                  Rank(first) + ": ncclCommWindowDeregister was called by some of the ranks only");
   return {};
 }
 
@@ -125,8 +125,7 @@ class DeviceOf {
 
 Status NcclStatus(ncclResult_t result, const CommRecord& comm, const char* call) {
   if (Accepted(result)) return {};
-  return Errorf(StatusCode::kDriver, "%s: %s answers %d", RankOf(comm).c_str(), call,
-                static_cast<int>(result));
+  return Errorf(StatusCode::kDriver, "%s: %s answers %d", Rank(comm).c_str(), call, static_cast<int>(result));
 }
 
 // A communicator that does not block says when it is ready.
@@ -200,7 +199,7 @@ void EndOne(CommRecord& comm, bool abort) {
   const DeviceOf device(comm);
   const ncclResult_t result = abort ? Real().ncclCommAbort(comm.real) : Real().ncclCommDestroy(comm.real);
   if (!Accepted(result))
-    RawLog(LogLevel::kWarning, "%s: ending it answers %d", RankOf(comm).c_str(), static_cast<int>(result));
+    RawLog(LogLevel::kWarning, "%s: ending it answers %d", Rank(comm).c_str(), static_cast<int>(result));
 }
 
 void GiveUpClique(const Whole& clique, Duration finalize_time) {

@@ -76,7 +76,7 @@ ncclResult_t Ended(const LibraryCall& call, ncclComm_t visible, Operation::Kind 
   if (comm == nullptr) return end(ToReal(visible));
   Operation operation = Meeting(call.name(), comm->clique_key);
   operation.kind = kind;
-  operation.rank = comm->cut;
+  operation.rank = nccl::RankOf(comm);
   NcclCall inside(operation);
   ncclComm_t real;
   bool busy;
@@ -97,7 +97,7 @@ ncclResult_t Ended(const LibraryCall& call, ncclComm_t visible, Operation::Kind 
     comm->ending = false;
     return result;
   }
-  NcclLedger::Get().SetOver(comm->cut);
+  NcclLedger::Get().SetOver(nccl::RankOf(comm));
   nccl::EndRegistrations(comm);
   CommBook::Get().Remove(comm);
   EndHandle(visible);
@@ -115,7 +115,7 @@ ncclResult_t FinalizeStandIn(nccl::CommRecord& comm) {
 
 // Its operations were stopped midway, and no call brings another one into that state.
 void NoteBroken(const LibraryCall& call, const CommPtr& comm) {
-  NcclLedger::Get().SetOver(comm->cut);
+  NcclLedger::Get().SetOver(nccl::RankOf(comm));
   std::lock_guard<std::mutex> lock(CommBook::Get().mutex);
   comm->refused = call.name();
 }

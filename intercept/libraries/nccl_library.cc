@@ -62,7 +62,7 @@ Operation Describe(const HeldCall& held) {
   const auto visible = static_cast<ncclComm_t>(const_cast<void*>(held.handle));
   const CommPtr comm = visible == nullptr ? nullptr : CommBook::Get().Find(visible);
   if (comm == nullptr) return operation;
-  operation.rank = comm->cut;
+  operation.rank = RankOf(comm);
   if (operation.kind == Kind::kMeeting) operation.meeting = comm->clique_key;
   return operation;
 }
