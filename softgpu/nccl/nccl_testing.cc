@@ -104,6 +104,24 @@ void Ranks::Wait() const {
   for (const Stream& stream : streams) EXPECT_EQ(stream.Wait(), CUDA_SUCCESS);
 }
 
+void ExpectWorks(const std::vector<ncclComm_t>& comms, const std::vector<int>& devices) {
+  std::vector<Buffer> buffers;
+  std::vector<Stream> streams;
+  for (int device : devices) {
+    buffers.push_back(MakeBuffer(device, std::vector<int32_t>(100, 1)));
+    streams.emplace_back(device);
+  }
+  EXPECT_NCCL_OK(ncclGroupStart());
+  for (size_t i = 0; i < comms.size(); i++)
+    EXPECT_NCCL_OK(
+        ncclAllReduce(buffers[i].at(), buffers[i].at(), 100, ncclInt32, ncclSum, comms[i], streams[i].get()));
+  EXPECT_NCCL_OK(ncclGroupEnd());
+  for (size_t i = 0; i < comms.size(); i++) {
+    EXPECT_EQ(streams[i].Wait(), CUDA_SUCCESS);
+    EXPECT_EQ(buffers[i].As<int32_t>(), std::vector<int32_t>(100, static_cast<int32_t>(comms.size())));
+  }
+}
+
 ncclResult_t AwaitState(ncclComm_t comm, ncclResult_t unwanted) {
   ncclResult_t state = unwanted;
   for (const auto end = std::chrono::steady_clock::now() + kPatience;

@@ -85,6 +85,9 @@ class Ranks {
   std::vector<Stream> streams;
 };
 
+// Sums 1 over the ranks, each on its device, and checks it.
+void ExpectWorks(const std::vector<ncclComm_t>& comms, const std::vector<int>& devices);
+
 // The communicator's state once it is not `unwanted` any more; or `unwanted` when patience ends.
 ncclResult_t AwaitState(ncclComm_t comm, ncclResult_t unwanted);
 
