@@ -103,6 +103,18 @@ static ncclResult_t Polite(int r) {
   return result == ncclInProgress ? Wait(comm[r]) : result;
 }
 
+// What does not block may put its handle in place later: the parent tells when.
+static ncclResult_t PoliteSplit(int r) {
+  const ncclResult_t result = ncclCommSplit(comm[r], 0, 1 - r, &child[r], nullptr);
+  return result == ncclInProgress ? Wait(comm[r]) : result;
+}
+
+static ncclResult_t PoliteWindow(int r) {
+  const ncclResult_t result =
+      ncclCommWindowRegister(comm[r], window_cells[r], 1 << 21, &window[r], NCCL_WIN_DEFAULT);
+  return result == ncclInProgress ? Wait(comm[r]) : result;
+}
+
 static ncclResult_t Reduce(int r, ncclComm_t c) {
   return ncclAllReduce(cells[r], cells[r], kCells, ncclInt, ncclSum, c, stream[r]);
 }
@@ -169,6 +181,9 @@ static std::map<std::string, std::function<std::string(int)>> RankSteps() {
       {"group-start", [](int) { return Name(ncclGroupStart()); }},
       {"group-end", [](int) { return Name(ncclGroupEnd()); }},
       {"split", [](int r) { return Name(ncclCommSplit(comm[r], 0, 1 - r, &child[r], nullptr)); }},
+      {"split-polite", [](int r) { return Name(PoliteSplit(r)); }},
+      {"window-polite", [](int r) { return Name(PoliteWindow(r)); }},
+      {"wait-child", [](int r) { return Name(Wait(child[r])); }},
       {"value", Value},
       {"fill", [](int r) { return Fill(r, r + 1), ""; }},
       {"register",
