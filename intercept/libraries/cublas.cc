@@ -116,8 +116,9 @@ class Cublas final : public HandleLibrary {
   }
   const char* Name() const override { return "cuBLAS"; }
 
-  std::shared_ptr<Handle> Find(cublasHandle_t visible) {
-    return std::static_pointer_cast<Handle>(HandleLibrary::Find(visible));
+  template <typename Change>
+  void With(cublasHandle_t visible, Change change) {
+    HandleLibrary::With(visible, [&](HandleObject& object) { change(static_cast<Handle&>(object)); });
   }
 
  protected:
@@ -154,20 +155,18 @@ cublasStatus_t cublasDestroy_v2(const LibraryCall& call, cublasHandle_t handle) 
 // Gives the handle the library's own workspace again.
 cublasStatus_t cublasSetStream_v2(const LibraryCall& call, cublasHandle_t handle, cudaStream_t streamId) {
   const cublasStatus_t status = call.Real<decltype(&::cublasSetStream_v2)>()(ToReal(handle), streamId);
-  const auto object = status == CUBLAS_STATUS_SUCCESS ? Cublas::Get().Find(handle) : nullptr;
-  if (object == nullptr) return status;
-  std::lock_guard<std::mutex> lock(Cublas::Get().mutex());
-  object->ForgetWorkspace();
-  object->stream().Forget();
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  Cublas::Get().With(handle, [](Handle& object) {
+    object.ForgetWorkspace();
+    object.stream().Forget();
+  });
   return status;
 }
 
 cublasStatus_t cublasGetStream_v2(const LibraryCall& call, cublasHandle_t handle, cudaStream_t* streamId) {
   const cublasStatus_t status = call.Real<decltype(&::cublasGetStream_v2)>()(ToReal(handle), streamId);
-  const auto object = status == CUBLAS_STATUS_SUCCESS ? Cublas::Get().Find(handle) : nullptr;
-  if (object == nullptr) return status;
-  std::lock_guard<std::mutex> lock(Cublas::Get().mutex());
-  *streamId = object->stream().Visible(*streamId);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  Cublas::Get().With(handle, [&](Handle& object) { *streamId = object.stream().Visible(*streamId); });
   return status;
 }
 
@@ -175,10 +174,8 @@ cublasStatus_t cublasSetWorkspace_v2(const LibraryCall& call, cublasHandle_t han
                                      size_t workspaceSizeInBytes) {
   const cublasStatus_t status =
       call.Real<decltype(&::cublasSetWorkspace_v2)>()(ToReal(handle), workspace, workspaceSizeInBytes);
-  const auto object = status == CUBLAS_STATUS_SUCCESS ? Cublas::Get().Find(handle) : nullptr;
-  if (object == nullptr) return status;
-  std::lock_guard<std::mutex> lock(Cublas::Get().mutex());
-  object->SetWorkspace(workspace, workspaceSizeInBytes);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  Cublas::Get().With(handle, [&](Handle& object) { object.SetWorkspace(workspace, workspaceSizeInBytes); });
   return status;
 }
 

@@ -42,8 +42,9 @@ class Cudnn final : public HandleLibrary {
   }
   const char* Name() const override { return "cuDNN"; }
 
-  std::shared_ptr<Handle> Find(cudnnHandle_t visible) {
-    return std::static_pointer_cast<Handle>(HandleLibrary::Find(visible));
+  template <typename Change>
+  void With(cudnnHandle_t visible, Change change) {
+    HandleLibrary::With(visible, [&](HandleObject& object) { change(static_cast<Handle&>(object)); });
   }
 
  protected:
@@ -79,19 +80,15 @@ cudnnStatus_t cudnnDestroy(const LibraryCall& call, cudnnHandle_t handle) {
 
 cudnnStatus_t cudnnSetStream(const LibraryCall& call, cudnnHandle_t handle, cudaStream_t streamId) {
   const cudnnStatus_t status = call.Real<decltype(&::cudnnSetStream)>()(ToReal(handle), streamId);
-  const auto object = status == CUDNN_STATUS_SUCCESS ? Cudnn::Get().Find(handle) : nullptr;
-  if (object == nullptr) return status;
-  std::lock_guard<std::mutex> lock(Cudnn::Get().mutex());
-  object->stream().Forget();
+  if (status != CUDNN_STATUS_SUCCESS) return status;
+  Cudnn::Get().With(handle, [](Handle& object) { object.stream().Forget(); });
   return status;
 }
 
 cudnnStatus_t cudnnGetStream(const LibraryCall& call, cudnnHandle_t handle, cudaStream_t* streamId) {
   const cudnnStatus_t status = call.Real<decltype(&::cudnnGetStream)>()(ToReal(handle), streamId);
-  const auto object = status == CUDNN_STATUS_SUCCESS ? Cudnn::Get().Find(handle) : nullptr;
-  if (object == nullptr) return status;
-  std::lock_guard<std::mutex> lock(Cudnn::Get().mutex());
-  *streamId = object->stream().Visible(*streamId);
+  if (status != CUDNN_STATUS_SUCCESS) return status;
+  Cudnn::Get().With(handle, [&](Handle& object) { *streamId = object.stream().Visible(*streamId); });
   return status;
 }
 

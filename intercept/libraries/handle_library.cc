@@ -50,14 +50,8 @@ void* HandleLibrary::Made(void* real, HandleObjectPtr object) {
   return visible;
 }
 
-HandleObjectPtr HandleLibrary::Find(const void* visible) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = objects_.find(visible);
-  return found == objects_.end() ? nullptr : found->second;
-}
-
 void HandleLibrary::Keep(const void* visible) {
-  if (const HandleObjectPtr object = Find(visible)) object->kept_ = true;
+  With(visible, [](HandleObject& object) { object.kept_ = true; });
 }
 
 HandleObjectPtr HandleLibrary::Take(void* visible) {

@@ -44,14 +44,17 @@ class HandleLibrary : public Library {
 
   // The library has made `real` in the calling thread's current context; returns the visible handle.
   void* Made(void* real, HandleObjectPtr object);
-  // The object of a visible handle; null when there is none. Its own fields are for the hooks to guard with
-  // mutex(): the library says of most handles that one thread at a time may use them, and not of all.
-  HandleObjectPtr Find(const void* visible);
+  // Calls `change(object)` under the library's lock; not at all for a handle that is not there.
+  template <typename Change>
+  void With(const void* visible, Change change) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = objects_.find(visible);
+    if (found != objects_.end()) change(*found->second);
+  }
   // Something that we cannot see into may point to the object, or to its device memory: a plan of the
   // library's, or a graph into which a call was captured. That memory is carried like the program's own from
   // now on. Does nothing for a handle that is not there.
   void Keep(const void* visible);
-  std::mutex& mutex() { return mutex_; }
   // Calls `destroy` with the real handle; its result is true when the object is gone.
   template <typename Destroy>
   bool Destroyed(void* visible, Destroy destroy) {

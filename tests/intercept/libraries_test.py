@@ -193,6 +193,43 @@ class ThreadsTest(LibrariesTest):
         self.assertEqual(program.finish(), ("done\n", 0))
 
 
+WITHOUT_LIBRARY = """
+import ctypes
+handle = ctypes.c_void_p()
+print(ctypes.CDLL(None).cublasCreate_v2(ctypes.byref(handle)), handle.value)
+"""
+# The child's driver is of no use, nor are its parent's handles; it must find that out from the library.
+FORK = """
+import ctypes, os, sys
+blas = ctypes.CDLL("libcublas.so.13", ctypes.RTLD_GLOBAL) and ctypes.CDLL(None)
+handle, other = ctypes.c_void_p(), ctypes.c_void_p()
+print("parent", blas.cublasCreate_v2(ctypes.byref(handle)), flush=True)
+child = os.fork()
+if child == 0:
+    print("child", blas.cublasCreate_v2(ctypes.byref(other)), blas.cublasSetMathMode(handle, 1),
+          blas.cublasDestroy_v2(handle), flush=True)
+    os._exit(0)
+print("ended", os.waitpid(child, 0)[1], blas.cublasDestroy_v2(handle), flush=True)
+"""
+
+
+class ProcessTest(LibrariesTest):
+
+    def shim(self):
+        return {"LD_PRELOAD": built("lib/libstasis.so"), "STASIS_TASK": self.folder, "STASIS_DRIVER": self.driver}
+
+    def test_a_program_without_the_library(self):
+        result = self.node.run(sys.executable, "-c", WITHOUT_LIBRARY, **self.shim())
+        self.assertEqual((result.returncode, result.stdout), (0, f"{NOT_INITIALIZED} None\n"), result.stderr)
+        self.assertRegex(result.stderr, "^stasis.* cublasCreate_v2: the process has not loaded libcublas.so.13\n$")
+
+    def test_a_child_of_a_program_with_handles(self):
+        plain = self.node.run(sys.executable, "-c", FORK)
+        shim = self.node.run(sys.executable, "-c", FORK, **self.shim())
+        self.assertEqual(plain.returncode, 0, plain.stderr)
+        self.assertEqual((shim.returncode, shim.stdout), (0, plain.stdout), shim.stderr)
+
+
 class FailureTest(LibrariesTest):
 
     def test_a_call_that_does_not_return_is_named(self):
