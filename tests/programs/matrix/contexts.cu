@@ -155,6 +155,7 @@ void MakePeers() {
   Say("can %d", can);
   CHECK(cudaSetDevice(1));
   far_cells = matrix::Cells(kCount, 21);
+  CHECK(cudaDeviceSynchronize());  // the other device does not wait for this one
   CHECK(cudaSetDevice(0));
   near_cells = matrix::Cells(kCount, 22);
   CHECK(cudaDeviceEnablePeerAccess(1, 0));
