@@ -68,9 +68,11 @@ def programs(arms):
         wall, processor, printed = arms.samples(built(command[0]), *command[1:])
         if len({text for texts in printed.values() for text in texts}) != 1:
             sys.exit(f"{name} printed different results with and without the wrappers")
-        row = report.row(name, "s", wall[True], wall[False], "<= 1% slower")
-        row["met"] = row["ratio"] <= 1.01
-        rows += [row, report.row(f"{name}, processor time", "s", processor[True], processor[False])]
+        # The wrappers never wait, so what they cost is processor time too, which other work on the machine disturbs less.
+        for what, times in ((name, wall), (f"{name}, processor time", processor)):
+            row = report.row(what, "s", times[True], times[False], "<= 1% more")
+            row["met"] = row["ratio"] <= 1.01
+            rows.append(row)
     return rows
 
 
