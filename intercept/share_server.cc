@@ -58,10 +58,10 @@ class ShareServer {
     return *server;
   }
 
-  // With `memory` false, who asks for memory waits.
-  Status Start(bool memory) {
+  // Who asks for what is not given now waits.
+  Status Start(vmm::Sharing sharing) {
     const std::lock_guard lock(mutex_);
-    gives_memory_ = memory;
+    sharing_ = sharing;
     if (running_) {
       Wake();
       return {};
@@ -111,6 +111,7 @@ class ShareServer {
 
   struct Asker {
     Fd connection;
+    uint32_t what = kGive;
     uint64_t key = 0;
   };
 
@@ -205,19 +206,24 @@ class ShareServer {
     PayloadReader in(request->payload);
     const uint64_t key = in.U64();
     if (!in.Finish().ok()) return;
-    if (request->type == kGiveEvent) return Send(connection, GiveEvent(key));
     const std::lock_guard lock(mutex_);
-    waiting_.push_back({std::move(connection), key});
+    waiting_.push_back({std::move(connection), request->type, key});
     Wake();
   }
 
   void AnswerWaiting() {
-    std::vector<Asker> askers;
+    std::vector<Asker> askers, later;
     {
       const std::lock_guard lock(mutex_);
-      if (gives_memory_) askers.swap(waiting_);
+      for (Asker& asker : waiting_) (IsGivenLocked(asker.what) ? askers : later).push_back(std::move(asker));
+      waiting_ = std::move(later);
     }
-    for (const Asker& asker : askers) Send(asker.connection, Give(asker.key));
+    for (const Asker& asker : askers)
+      Send(asker.connection, asker.what == kGive ? Give(asker.key) : GiveEvent(asker.key));
+  }
+
+  bool IsGivenLocked(uint32_t what) const {
+    return sharing_ == vmm::Sharing::kAll || (sharing_ == vmm::Sharing::kEvents && what == kGiveEvent);
   }
 
   static void Send(const Fd& connection, Message answer) {
@@ -230,7 +236,7 @@ class ShareServer {
   UnixListener listener_;
   Fd wake_;
   std::vector<Held> held_;
-  bool gives_memory_ = false;
+  vmm::Sharing sharing_ = vmm::Sharing::kNothing;
   std::vector<Asker> waiting_;
 };
 
@@ -289,7 +295,7 @@ Result<vmm::SharedMemory> AskForMemory(const ShareTicket& ticket) {
 
 Status StartSharing() {
   g_used.store(true, std::memory_order_relaxed);
-  return ShareServer::Get().Start(true);
+  return ShareServer::Get().Start(vmm::Sharing::kAll);
 }
 
 Result<Fd> NewTicket(uint64_t share) {
@@ -357,7 +363,7 @@ std::optional<CUipcEventHandle> FindSharedEvent(uint64_t key) {
 void SetSharing(vmm::Sharing sharing) {
   if (!g_used.load(std::memory_order_relaxed)) return;
   if (sharing == vmm::Sharing::kNothing) return ShareServer::Get().Stop();
-  const Status status = ShareServer::Get().Start(sharing == vmm::Sharing::kAll);
+  const Status status = ShareServer::Get().Start(sharing);
   if (!status.ok())
     RawLog(LogLevel::kError, "device memory cannot be shared any more: %s", status.ToString().c_str());
 }

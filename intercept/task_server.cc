@@ -302,7 +302,7 @@ TaskServer::Reply TaskServer::Handover(const Message& request) {
   Result<uint32_t> first = DecodeU32(request);
   if (!first.ok()) return {std::move(first).status(), {}, {}, {}};
   if (Status status = Expect(TaskState::kQuiesced); !status.ok()) return {std::move(status), {}, {}, {}};
-  vmm::SetSharing(vmm::Sharing::kEvents);
+  vmm::SetSharing(vmm::Sharing::kLater);
   const std::vector<TaskExtent> all = vmm::Extents();
   Reply reply;
   std::vector<TaskExtent> batch;

@@ -11,7 +11,8 @@ namespace stasis::vmm {
 // What other processes of the task are given when they ask for what this one shares.
 enum class Sharing : uint8_t {
   kNothing,  // the driver goes, or has gone; nobody listens
-  kEvents,   // memory only later: who got it now would not be known to the pause
+  kLater,    // who got something now would not be known to the pause, and waits
+  kEvents,   // memory only later
   kAll,
 };
 
