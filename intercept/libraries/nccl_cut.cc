@@ -62,6 +62,14 @@ std::vector<CutRankPtr> LivingRanksOf(const Clique& clique) {
   return living;
 }
 
+// A rank of it is over: the others have nothing left to do but end it, too.
+bool HasEnded(const Clique& clique) {
+  return std::any_of(clique.ranks.begin(), clique.ranks.end(), [](const std::weak_ptr<CutRank>& weak) {
+    const CutRankPtr rank = weak.lock();
+    return rank == nullptr || rank->over;
+  });
+}
+
 std::string Numbered(const char* call, uint64_t number, int rank) {
   return std::string(call) + " #" + std::to_string(number) + " of rank " + std::to_string(rank);
 }
@@ -197,6 +205,7 @@ bool Cut::IsWanted(const CutThread& thread) const {
   if (MayPass(thread, call)) return true;
   if (call.kind == Kind::kMeeting && call.meeting != 0 && MeetingIsOpen(call.meeting)) return true;
   if (call.kind == Kind::kMeeting && call.meeting == 0 && SomebodyMakesOne()) return true;
+  if (call.kind == Kind::kMeeting && call.rank != nullptr && HasEnded(*call.rank->clique)) return true;
   if (call.rank != nullptr && Awaited(*call.rank)) return true;
   return DrivesAwaited(thread);
 }

@@ -165,6 +165,18 @@ TEST_F(CutTest, EndingACommunicatorWaitsForTheOtherRanks) {
   EXPECT_TRUE(b->admitted);
 }
 
+TEST_F(CutTest, ACommunicatorThatOneRankHasEndedIsEndedByTheOthers) {
+  const CutThreadPtr a = AddThread(), b = AddThread();
+  CutRankPtr r0 = cut_.AddRank(5, 2, 0);
+  const CutRankPtr r1 = cut_.AddRank(5, 2, 1);
+  cut_.Hold(*b, Call("ncclCommDestroy", Kind::kMeeting, r1, 0, 5));
+  cut_.OpenMeeting(77, "ncclCommInitRank");
+  EXPECT_FALSE(cut_.Admit());
+  r0.reset();
+  EXPECT_TRUE(cut_.Admit());
+  EXPECT_TRUE(b->admitted);
+}
+
 TEST_F(CutTest, RanksThatAreOverAreNotWaitedFor) {
   const CutThreadPtr a = AddThread();
   const CutRankPtr r0 = cut_.AddRank(1, 2, 0), r1 = cut_.AddRank(1, 2, 1);
