@@ -11,7 +11,7 @@
 //   signal             sends the process the real-time signal that the control thread waits for
 //   signals            how many of those the handler has seen
 //   thread             a new thread's call of the driver
-//   taint              an array, which nobody can carry yet
+//   taint              a setting that is not made again
 #include <cuda.h>
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -125,13 +125,8 @@ std::string Thread() {
 }
 
 std::string Taint() {
-  CUDA_ARRAY_DESCRIPTOR descriptor{};
-  descriptor.Width = 16;
-  descriptor.Height = 16;
-  descriptor.Format = CU_AD_FORMAT_FLOAT;
-  descriptor.NumChannels = 1;
-  CUarray array = nullptr;
-  return "taint " + std::to_string(cuArrayCreate(&array, &descriptor));
+  cuuint64_t none = 0;
+  return "taint " + std::to_string(cuDeviceSetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, &none));
 }
 
 std::string Answer(const std::string& line) {

@@ -1,7 +1,7 @@
 // Programs that cannot be paused at once, or not at all; each prints a line when it is where the test wants it, and goes
 // on when it is told to by a line on its command file (argument 2), which the test creates.
 //
-// usage: stubborn MODE COMMAND_FILE    MODE: spin texture managed broken plain hungry
+// usage: stubborn MODE COMMAND_FILE    MODE: spin memory-graph managed broken plain hungry
 #include <cuda_runtime.h>
 #include <sys/inotify.h>
 #include <unistd.h>
@@ -32,8 +32,6 @@ __global__ void Spin(volatile int* flag, int* result) {
 }
 
 __global__ void Step(unsigned* cell) { *cell = *cell * 1664525u + 1013904223u; }
-
-__global__ void Read(cudaTextureObject_t texture, float* out) { out[threadIdx.x] = tex1Dfetch<float>(texture, threadIdx.x); }
 
 static void Say(const char* what) {
   std::printf("%s\n", what);
@@ -89,21 +87,17 @@ static void StepsAround(const char* command, void (*make)(unsigned* cell)) {
   std::printf("result %u\n", value);
 }
 
-static void MakeTexture(unsigned*) {
-  static float* data;
-  CHECK(cudaMalloc(&data, 64 * sizeof(float)));
-  cudaResourceDesc resource{};
-  resource.resType = cudaResourceTypeLinear;
-  resource.res.linear.devPtr = data;
-  resource.res.linear.desc = cudaCreateChannelDesc<float>();
-  resource.res.linear.sizeInBytes = 64 * sizeof(float);
-  cudaTextureDesc description{};
-  cudaTextureObject_t texture;
-  CHECK(cudaCreateTextureObject(&texture, &resource, &description, nullptr));
-  float* out;
-  CHECK(cudaMalloc(&out, 64 * sizeof(float)));
-  Read<<<1, 64>>>(texture, out);
-  CHECK(cudaDeviceSynchronize());
+// A graph whose node allocates: nobody can ask for the address again.
+static void MakeMemoryGraph(unsigned*) {
+  cudaGraph_t graph;
+  CHECK(cudaGraphCreate(&graph, 0));
+  cudaMemAllocNodeParams allocate{};
+  allocate.poolProps.allocType = cudaMemAllocationTypePinned;
+  allocate.poolProps.location.type = cudaMemLocationTypeDevice;
+  allocate.bytesize = 1 << 20;
+  cudaGraphNode_t node, end;
+  CHECK(cudaGraphAddMemAllocNode(&node, graph, nullptr, 0, &allocate));
+  CHECK(cudaGraphAddMemFreeNode(&end, graph, &node, 1, allocate.dptr));
 }
 
 static void MakeManaged(unsigned*) {
@@ -163,13 +157,13 @@ static void StepsWhileHungry(const char* command) {
 int main(int argc, char** argv) {
   const std::string mode = argc == 3 ? argv[1] : "";
   if (mode == "spin") SpinUntilTold(argv[2]);
-  else if (mode == "texture") StepsAround(argv[2], MakeTexture);
+  else if (mode == "memory-graph") StepsAround(argv[2], MakeMemoryGraph);
   else if (mode == "managed") StepsAround(argv[2], MakeManaged);
   else if (mode == "plain") StepsAround(argv[2], nullptr);
   else if (mode == "hungry") StepsWhileHungry(argv[2]);
   else if (mode == "broken") BreakContext(argv[2]);
   else {
-    std::fprintf(stderr, "usage: stubborn spin|texture|managed|broken|plain|hungry COMMAND_FILE\n");
+    std::fprintf(stderr, "usage: stubborn spin|memory-graph|managed|broken|plain|hungry COMMAND_FILE\n");
     return 2;
   }
   return 0;

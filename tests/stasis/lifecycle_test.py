@@ -247,7 +247,7 @@ class Lifecycle(unittest.TestCase):
     def test_what_cannot_be_carried_is_refused_by_name(self):
         cases = {"managed": "cuMemAllocManaged"}
         if self.strategy == "reconstruct":
-            cases["texture"] = "cuTexObjectCreate"
+            cases["memory-graph"] = "cuGraphAddMemAllocNode"
         for mode, call in cases.items():
             with self.subTest(mode):
                 job = self.stubborn(mode, mode)
