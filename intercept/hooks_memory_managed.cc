@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "intercept/memory_environment.h"
+#include "vmm/device_map.h"
 #include "vmm/host_memory.h"
 #include "vmm/managed_advice.h"
 #include "vmm/pools.h"
@@ -52,7 +53,7 @@ CUresult Prefetch(const Call& call, CUdeviceptr address, size_t bytes, CUmemLoca
 std::vector<CUmemLocation> PhysicalLocations(const CUmemLocation* locations, size_t count) {
   std::vector<CUmemLocation> physical;
   for (size_t i = 0; locations != nullptr && i < count; ++i)
-    physical.push_back(PhysicalLocation(locations[i]));
+    physical.push_back(ToPhysicalLocation(locations[i]));
   return physical;
 }
 
@@ -105,7 +106,7 @@ CUresult cuMemAdvise_v2(const Call& call, CUdeviceptr devPtr, size_t count, CUme
                         CUmemLocation location) {
   if (IsManagedOnHost(devPtr)) return Advise(devPtr, count, advice, location);
   const CUresult result =
-      call.Real<decltype(&::cuMemAdvise_v2)>()(devPtr, count, advice, PhysicalLocation(location));
+      call.Real<decltype(&::cuMemAdvise_v2)>()(devPtr, count, advice, ToPhysicalLocation(location));
   if (result == CUDA_SUCCESS) TaintOnce(call.fn, false);
   return result;
 }
@@ -121,7 +122,7 @@ CUresult cuMemPrefetchAsync(const Call& call, CUdeviceptr devPtr, size_t count, 
 CUresult cuMemPrefetchAsync_v2(const Call& call, CUdeviceptr devPtr, size_t count, CUmemLocation location,
                                unsigned int flags, CUstream hStream) {
   if (IsManagedOnHost(devPtr)) return Prefetch(call, devPtr, count, location, flags, hStream);
-  return call.Real<decltype(&::cuMemPrefetchAsync_v2)>()(devPtr, count, PhysicalLocation(location), flags,
+  return call.Real<decltype(&::cuMemPrefetchAsync_v2)>()(devPtr, count, ToPhysicalLocation(location), flags,
                                                          replay::ToReal(hStream));
 }
 

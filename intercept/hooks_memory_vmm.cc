@@ -1,5 +1,6 @@
 // The program's own virtual memory management.
 #include "intercept/memory_environment.h"
+#include "vmm/device_map.h"
 #include "vmm/virtual_memory.h"
 
 namespace stasis::hooks {
@@ -58,7 +59,7 @@ CUresult cuMemGetAllocationGranularity(const Call& call, size_t* granularity, co
   const auto real = call.Real<decltype(&::cuMemGetAllocationGranularity)>();
   if (prop == nullptr) return real(granularity, prop, option);
   CUmemAllocationProp physical = *prop;
-  physical.location = PhysicalLocation(prop->location);
+  physical.location = ToPhysicalLocation(prop->location);
   return real(granularity, &physical, option);
 }
 

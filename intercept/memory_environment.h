@@ -22,12 +22,6 @@ inline void JoinMemory() {
   vmm::SetEnvironment(&kEnvironment);
 }
 
-// Device memory and memory locations in the driver's numbering.
-inline CUmemLocation PhysicalLocation(CUmemLocation location) {
-  if (location.type == CU_MEM_LOCATION_TYPE_DEVICE) location.id = PhysicalDevice(location.id);
-  return location;
-}
-
 }  // namespace stasis::hooks
 
 #endif  // INTERCEPT_MEMORY_ENVIRONMENT_H_

@@ -36,6 +36,11 @@ CUdevice ToPhysicalDevice(CUdevice virtual_device) {
   return devices[static_cast<size_t>(virtual_device)].physical_ordinal;
 }
 
+CUmemLocation ToPhysicalLocation(CUmemLocation location) {
+  if (location.type == CU_MEM_LOCATION_TYPE_DEVICE) location.id = ToPhysicalDevice(location.id);
+  return location;
+}
+
 CUdevice ToVirtualDevice(CUdevice physical_device) {
   const std::vector<TaskDevice>& devices = TheMap().devices;
   if (devices.empty() || physical_device < 0) return physical_device;

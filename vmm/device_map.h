@@ -17,6 +17,8 @@ namespace stasis {
 bool DeviceMapActive();
 // CU_DEVICE_INVALID for an ordinal the program does not see.
 CUdevice ToPhysicalDevice(CUdevice virtual_device);
+// The same of the device in `location`; other locations as they are.
+CUmemLocation ToPhysicalLocation(CUmemLocation location);
 // -1 for a physical device that the program does not see.
 CUdevice ToVirtualDevice(CUdevice physical_device);
 // What the program sees, in the order of virtual ordinals.

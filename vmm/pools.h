@@ -1,10 +1,9 @@
 // Memory pools and stream-ordered allocation of the program.
 //
-// Each pool of the driver that the program sees has an arena of ours behind its handle; the driver's own pool
-// stays empty and checks what the program asks of it. A block freed in a stream goes at once to later
-// allocations of that stream, and to others once the device has passed the free. What a pool keeps above its
-// release threshold goes back when it is next asked about, when memory is short, and at a pause, while the
-// driver does so at the next synchronisation: the program sees the same numbers.
+// Each pool of the driver that the program sees has an arena of ours behind its handle (Pool); the driver's
+// own pool stays empty and checks what the program asks of it. What a pool keeps above its release threshold
+// goes back when it is next asked about, when memory is short, and at a pause, while the driver does so at
+// the next synchronisation: the program sees the same numbers.
 //
 // Pools with memory of the host or with exportable handles stay the driver's (Pool::forwarded).
 //
@@ -15,26 +14,16 @@
 #include <cuda.h>
 
 #include <cstdint>
-#include <list>
 #include <map>
 #include <memory>
 #include <vector>
 
 #include "base/status.h"
 #include "vmm/memory.h"
+#include "vmm/pool.h"
+#include "vmm/stream_place.h"
 
 namespace stasis::vmm {
-
-// Where and when an allocation or a free takes effect.
-struct StreamPlace {
-  CUstream stream = nullptr;    // real, never null
-  unsigned long long id = 0;    // unique among all streams of the process
-  CUcontext context = nullptr;  // visible
-  int device = -1;              // virtual ordinal
-  bool capturing = false;
-};
-// The driver's error for a stream that may not be used here.
-CUresult FindStream(CUstream stream, StreamPlace* place);
 
 class Pools {
  public:
@@ -82,32 +71,6 @@ class Pools {
   Status RebuildObjects();
 
  private:
-  // A free that its stream may not have reached.
-  struct Pending {
-    uint64_t base = 0, occupied = 0;
-    unsigned long long stream_id = 0;
-    CUcontext context = nullptr;
-    CUevent event = nullptr;
-  };
-  struct Counter {
-    uint64_t current = 0, high = 0;
-    void Set(uint64_t value) {
-      current = value;
-      if (value > high) high = value;
-    }
-  };
-  struct Pool {
-    CUmemoryPool visible = nullptr, real = nullptr;
-    int device = -1;
-    CUmemPoolProps props{};  // of the program: virtual ordinal
-    bool is_default = false, forwarded = false, destroyed = false;
-    std::shared_ptr<Arena> arena;
-    std::list<Pending> pending;
-    Counter used, reserved;
-    uint64_t release_threshold = 0;
-    int follow_events = 1, opportunistic = 1, internal_dependencies = 1;
-    uint64_t live = 0;  // blocks in the program's hands
-  };
   using PoolPtr = std::shared_ptr<Pool>;
 
   Pools() = default;
@@ -117,14 +80,6 @@ class Pools {
   CUresult CurrentOf(int device, PoolPtr* out);
   std::vector<PoolPtr> All() const;
 
-  static CUresult TakeLocked(Pool& pool, size_t bytes, const StreamPlace& place, uint64_t* base,
-                             uint64_t* occupied, std::vector<Extent>* discarded);
-  static bool ReuseOfStreamLocked(Pool& pool, uint64_t size, unsigned long long stream_id, uint64_t* base,
-                                  uint64_t* occupied);
-  static bool ReuseByWaitingLocked(Pool& pool, uint64_t size, const StreamPlace& place, uint64_t* base,
-                                   uint64_t* occupied);
-  static void FoldLocked(Pool& pool, bool all);
-  static void GiveBackLocked(Pool& pool, const Pending& pending);
   CUresult AllocateOnce(const PoolPtr& pool, size_t bytes, const StreamPlace& place, CUdeviceptr* address);
   CUresult AllocateMakingRoom(const PoolPtr& pool, size_t bytes, const StreamPlace& place,
                               CUdeviceptr* address);
@@ -132,9 +87,6 @@ class Pools {
   void FreePlainBlock(Block block, const StreamPlace& place);
   void EndBlock(const Block& block);
   void Trim(const PoolPtr& pool, uint64_t keep, bool all_passed = false);
-  static CUresult Store(Pool& pool, CUmemPool_attribute attribute, const void* value);
-  static CUresult Load(const Pool& pool, CUmemPool_attribute attribute, void* value);
-  static Status RebuildOne(Pool& pool);
 
   std::map<CUmemoryPool, PoolPtr> pools_;  // by visible handle; also destroyed ones that have blocks
   std::map<int, CUmemoryPool> defaults_, current_;

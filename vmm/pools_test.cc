@@ -70,10 +70,26 @@ class PoolsTest : public testing::Test {
     EXPECT_TRUE(Pools::Get().FreeAsync(address, At(stream), &result));
     EXPECT_CUDA_OK(result);
   }
-  uint64_t Used() {
+  static uint64_t Ask(CUmemoryPool pool, CUmemPool_attribute attribute) {
     cuuint64_t value = 0;
-    EXPECT_CUDA_OK(Pools::Get().GetAttribute(pool_, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &value));
+    EXPECT_CUDA_OK(Pools::Get().GetAttribute(pool, attribute, &value));
     return value;
+  }
+  static std::vector<uint64_t> AskAll(CUmemoryPool pool) {
+    std::vector<uint64_t> answers;
+    for (int one = CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES; one <= CU_MEMPOOL_ATTR_USED_MEM_HIGH;
+         ++one)
+      answers.push_back(Ask(pool, static_cast<CUmemPool_attribute>(one)));
+    return answers;
+  }
+  uint64_t Used() { return Ask(pool_, CU_MEMPOOL_ATTR_USED_MEM_CURRENT); }
+  static void Pause() {
+    Settle();
+    EXPECT_STATUS_OK(CheckReleasable(TaskStrategy::kReconstruct));
+    const Exported exported = ExportAll();
+    EXPECT_STATUS_OK(Release(TaskStrategy::kReconstruct));
+    ImportAll(exported);
+    EXPECT_STATUS_OK(Reattach(TaskStrategy::kReconstruct));
   }
 
   TestNode node_;
@@ -137,15 +153,61 @@ TEST_F(PoolsTest, APauseForgetsWhatIsFreeAndKeepsWhatIsNot) {
   FillDevice(kept, 4 * kMiB, 8);
   Free(freed, first_);
   EXPECT_CUDA_OK(Driver().cuCtxSynchronize());
-  Settle();
-  EXPECT_STATUS_OK(CheckReleasable(TaskStrategy::kReconstruct));
-  const Exported exported = ExportAll();
-  EXPECT_EQ(exported.extents.size(), 1u);
-  EXPECT_STATUS_OK(Release(TaskStrategy::kReconstruct));
-  ImportAll(exported);
-  EXPECT_STATUS_OK(Reattach(TaskStrategy::kReconstruct));
+  Pause();
+  EXPECT_EQ(Extents().size(), 1u);
   EXPECT_EQ(ReadDevice(kept, 4 * kMiB), std::vector<unsigned char>(4 * kMiB, 8));
   Free(kept, first_);
+}
+
+TEST_F(PoolsTest, AHundredPausesChangeNothingThatAPoolSaysOfItself) {
+  int none = 0;
+  cuuint64_t threshold = 6 * kMiB;
+  EXPECT_CUDA_OK(Pools::Get().SetAttribute(pool_, CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES, &none));
+  EXPECT_CUDA_OK(Pools::Get().SetAttribute(pool_, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, &none));
+  EXPECT_CUDA_OK(Pools::Get().SetAttribute(pool_, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
+  const CUdeviceptr kept = Allocate(4 * kMiB, first_), freed = Allocate(8 * kMiB, first_);
+  Free(freed, first_);
+  EXPECT_CUDA_OK(Driver().cuCtxSynchronize());
+  const std::vector<uint64_t> before = AskAll(pool_);
+  EXPECT_EQ(Ask(pool_, CU_MEMPOOL_ATTR_USED_MEM_HIGH), 12 * kMiB);
+  for (int i = 0; i < 100; ++i) Pause();
+  EXPECT_EQ(AskAll(pool_), before);
+  EXPECT_EQ(Extents().size(), 1u);
+  Free(kept, first_);
+}
+
+TEST_F(PoolsTest, TheDriversNewPoolIsToldWhatTheOldOneWas) {
+  CUmemoryPool by_default = nullptr;
+  EXPECT_CUDA_OK(Pools::Get().GetDefault(&by_default, 0));
+  int none = 0;
+  cuuint64_t threshold = 6 * kMiB;
+  const CUmemAccessDesc peer = {{CU_MEM_LOCATION_TYPE_DEVICE, 1}, CU_MEM_ACCESS_FLAGS_PROT_READ};
+  for (CUmemoryPool pool : {pool_, by_default}) {
+    EXPECT_CUDA_OK(Pools::Get().SetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, &none));
+    EXPECT_CUDA_OK(Pools::Get().SetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
+    EXPECT_CUDA_OK(Pools::Get().SetAccess(pool, &peer, 1));
+  }
+  EXPECT_CUDA_OK(Pools::Get().SetCurrent(0, pool_));
+  Pause();
+  for (CUmemoryPool pool : {pool_, by_default}) {
+    const CUmemoryPool real = Pools::Get().ToReal(pool);
+    EXPECT_EQ(Pools::Get().ToVisible(real), pool);
+    int reuse = -1;
+    cuuint64_t keeps = 0;
+    EXPECT_CUDA_OK(Driver().cuMemPoolGetAttribute(real, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, &reuse));
+    EXPECT_CUDA_OK(Driver().cuMemPoolGetAttribute(real, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keeps));
+    EXPECT_EQ(reuse, 0);
+    EXPECT_EQ(keeps, threshold);
+    CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    CUmemLocation location = peer.location;
+    EXPECT_CUDA_OK(Driver().cuMemPoolGetAccess(&flags, real, &location));
+    EXPECT_EQ(flags, CU_MEM_ACCESS_FLAGS_PROT_READ);
+  }
+  CUmemoryPool current = nullptr;
+  EXPECT_CUDA_OK(Driver().cuDeviceGetMemPool(&current, 0));
+  EXPECT_EQ(current, Pools::Get().ToReal(pool_));
+  EXPECT_CUDA_OK(Pools::Get().GetCurrent(&current, 0));
+  EXPECT_EQ(current, pool_);
 }
 
 TEST_F(PoolsTest, PinnedMemoryIsRegisteredAgainWithItsFlags) {

@@ -24,11 +24,6 @@ uint32_t TraitsOf(const CUmemAllocationProp& prop) {
   return traits;
 }
 
-CUmemLocation PhysicalLocation(CUmemLocation location) {
-  if (location.type == CU_MEM_LOCATION_TYPE_DEVICE) location.id = ToPhysicalDevice(location.id);
-  return location;
-}
-
 // Memory of the host, mapped for the host as long as the object lives.
 class HostView {
  public:
@@ -151,7 +146,7 @@ Status VirtualMemory::MakeAgain(PhysicalMemory& memory) {
     return Errorf(StatusCode::kFailedPrecondition, "device memory %" PRIu64 " was not imported", memory.id);
   if (!memory.created) {
     CUmemAllocationProp prop = memory.prop;
-    prop.location = PhysicalLocation(prop.location);
+    prop.location = ToPhysicalLocation(prop.location);
     RETURN_IF_ERROR(DriverStatus(Driver().cuMemCreate(&memory.real, memory.size, &prop, 0), "cuMemCreate"));
     memory.created = true;
   }
@@ -173,7 +168,7 @@ Status VirtualMemory::MapAgain(uint64_t address, MappedRange& range) {
     CUmemAccessDesc one{};
     one.location.type = location.first;
     one.location.id = location.second;
-    one.location = PhysicalLocation(one.location);
+    one.location = ToPhysicalLocation(one.location);
     one.flags = flags;
     if (flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) descriptors.push_back(one);
   }
