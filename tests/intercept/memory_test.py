@@ -10,8 +10,9 @@ from softgpu import Node, built, die_with_parent
 from task_client import DRIVER_CHECKPOINT, RECONSTRUCT, TaskError, wait_for_task
 
 
-class MemoryTest(unittest.TestCase):
+class MemoryCase(unittest.TestCase):
     maxDiff = 4000
+    gives_back = False  # the first pause finds memory that is only kept
 
     def setUp(self):
         self.node = self.enterContext(Node("--gpus", "2", "--memory", "1GiB"))
@@ -48,37 +49,68 @@ class MemoryTest(unittest.TestCase):
         between()
         return first + self.finish(process)
 
-    def paused_answers(self, mode, strategy=RECONSTRUCT, placements=(), **extra):
+    def paused_answers(self, mode, strategy=RECONSTRUCT, placements=(), pauses=2, **extra):
         process = self.start_task(mode, **extra)
         task = self.enterContext(wait_for_task(self.folder, process.pid))
 
+        def used():
+            return [device["memory_used"] for device in self.node.devices()]
+
         def pause():
-            used = [device["memory_used"] for device in self.node.devices()]
+            before = used()
             descriptors = len(os.listdir(f"/proc/{process.pid}/fd"))
-            for _ in range(2):
+            for number in range(pauses):
                 extents = task.pause(strategy)
                 task.unpause(extents, self.driver, placements)
+                if number == 0 and self.gives_back:
+                    self.assertLess(sum(used()), sum(before))
+                    before = used()
             if not placements:
-                self.assertEqual([device["memory_used"] for device in self.node.devices()], used)
+                self.assertEqual(used(), before)
             self.assertEqual(len(os.listdir(f"/proc/{process.pid}/fd")), descriptors)
 
         return self.answers(process, pause)
 
+
+class Answers:
+    """What holds of every mode of the program."""
+
     def test_answers_are_the_drivers_own(self):
-        plain = self.answers(self.start("plain"))
-        self.assertEqual(self.answers(self.start_task("plain")), plain)
+        plain = self.answers(self.start(self.mode))
+        self.assertEqual(self.answers(self.start_task(self.mode)), plain)
 
     def test_answers_are_the_same_after_a_pause(self):
-        plain = self.answers(self.start("plain"))
-        self.assertEqual(self.paused_answers("plain"), plain)
+        plain = self.answers(self.start(self.mode))
+        self.assertEqual(self.paused_answers(self.mode), plain)
 
     def test_answers_are_the_same_on_other_devices(self):
-        plain = self.answers(self.start("plain"))
-        self.assertEqual(self.paused_answers("plain", placements=[(0, 1), (1, 0)]), plain)
+        plain = self.answers(self.start(self.mode))
+        self.assertEqual(self.paused_answers(self.mode, placements=[(0, 1), (1, 0)]), plain)
 
     def test_answers_are_the_same_when_the_driver_kept_its_objects(self):
-        plain = self.answers(self.start("plain"))
-        self.assertEqual(self.paused_answers("plain", DRIVER_CHECKPOINT), plain)
+        plain = self.answers(self.start(self.mode))
+        self.assertEqual(self.paused_answers(self.mode, DRIVER_CHECKPOINT), plain)
+
+
+class PlainMemory(Answers, MemoryCase):
+    mode = "plain"
+
+
+class Pools(Answers, MemoryCase):
+    mode = "pools"
+    gives_back = True
+
+    def test_answers_are_the_same_after_a_hundred_pauses(self):
+        plain = self.answers(self.start(self.mode))
+        for strategy in (RECONSTRUCT, DRIVER_CHECKPOINT):
+            self.assertEqual(self.paused_answers(self.mode, strategy, pauses=100), plain)
+
+
+class HostMemory(Answers, MemoryCase):
+    mode = "host"
+
+
+class ManagedMemory(MemoryCase):
 
     def test_managed_memory_on_the_host_is_managed_memory(self):
         plain = self.answers(self.start("managed"))

@@ -2,9 +2,9 @@
 // printed, only what holds between addresses. Everything is asked once, then again after a line was read from
 // standard input, so that a test can put a pause in between.
 //
-// usage: memory_answers plain|managed
-#include <cuda.h>
-#include <cuda_runtime.h>
+// usage: memory_answers plain|managed|pools|host
+#include "memory_answers.h"
+
 #include <dlfcn.h>
 #include <sys/mman.h>
 
@@ -14,9 +14,7 @@
 #include <string>
 #include <vector>
 
-namespace {
-
-constexpr size_t kMiB = 1 << 20;
+namespace answers {
 
 void* Symbol(const char* name) {
   static void* const library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -28,15 +26,13 @@ void* Symbol(const char* name) {
   return symbol;
 }
 
-#define TEXT_OF(name) #name
-#define TEXT(name) TEXT_OF(name)
-#define CU(name) reinterpret_cast<decltype(&name)>(Symbol(TEXT(name)))
-
 void Say(const std::string& what, CUresult result) {
   const char* text = "?";
   CU(cuGetErrorName)(result, &text);
   std::printf("%s: %s\n", what.c_str(), text);
 }
+
+namespace {
 
 __global__ void Fill(unsigned* to, size_t count, unsigned seed) {
   for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x)
@@ -46,6 +42,12 @@ __global__ void Fill(unsigned* to, size_t count, unsigned seed) {
 __global__ void Sum(const unsigned* from, size_t count, unsigned* out) {
   for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x)
     atomicAdd(out, from[i] ^ static_cast<unsigned>(i));
+}
+
+}  // namespace
+
+void FillCells(CUdeviceptr at, size_t count, unsigned seed) {
+  Fill<<<4, 64>>>(reinterpret_cast<unsigned*>(at), count, seed);
 }
 
 unsigned SumOf(CUdeviceptr at, size_t bytes) {
@@ -60,11 +62,7 @@ unsigned SumOf(CUdeviceptr at, size_t bytes) {
   return sum;
 }
 
-struct Named {
-  const char* name;
-  CUdeviceptr base;
-  size_t size;
-};
+namespace {
 
 void SayValue(const Named& memory, CUdeviceptr asked, CUpointer_attribute attribute, uint64_t value) {
   CUcontext current = nullptr;
@@ -115,6 +113,8 @@ void SayIdentity(CUdeviceptr asked) {
   std::printf("  identity: %s, %s\n", same ? "same" : "changed", unique ? "unique" : "shared");
 }
 
+}  // namespace
+
 void SayAttributes(const Named& memory, size_t offset) {
   const CUdeviceptr asked = memory.base + offset;
   std::printf("%s + %zu\n", memory.name, offset);
@@ -154,6 +154,15 @@ void SayAttributes(const Named& memory, size_t offset) {
               cudaGetErrorName(cudaPointerGetAttributes(&runtime, reinterpret_cast<void*>(asked))));
   std::printf(" %d %d\n", runtime.type, runtime.device);
 }
+
+void WaitForLine() {
+  std::printf("ready\n");
+  std::fflush(stdout);
+  while (std::getchar() != '\n') {
+  }
+}
+
+namespace {
 
 long long FreeBytes() {
   size_t free = 0, total = 0;
@@ -276,7 +285,7 @@ void SayHost(void* pinned, void* registered) {
     std::printf("flags %u\n", flags);
     Say("device", CU(cuMemHostGetDevicePointer)(&device, host, 0));
     std::printf("the same: %d\n", device == reinterpret_cast<CUdeviceptr>(host));
-    Fill<<<4, 64>>>(reinterpret_cast<unsigned*>(device), 1000, 5);
+    FillCells(device, 1000, 5);
     std::printf("filled: %s", cudaGetErrorName(cudaDeviceSynchronize()));
     std::printf(" %u\n", static_cast<unsigned*>(host)[999]);
   }
@@ -285,18 +294,11 @@ void SayHost(void* pinned, void* registered) {
 void SayPeers(CUdeviceptr before, CUdeviceptr after) {
   cudaSetDevice(1);
   for (CUdeviceptr memory : {before, after}) {
-    Fill<<<4, 64>>>(reinterpret_cast<unsigned*>(memory), 1000, 9);
+    FillCells(memory, 1000, 9);
     std::printf("peer: %s\n", cudaGetErrorName(cudaDeviceSynchronize()));
   }
   cudaSetDevice(0);
   std::printf("peer wrote %u %u\n", SumOf(before, 4000), SumOf(after, 4000));
-}
-
-void WaitForLine() {
-  std::printf("ready\n");
-  std::fflush(stdout);
-  while (std::getchar() != '\n') {
-  }
 }
 
 int Plain() {
@@ -338,7 +340,7 @@ int Plain() {
   CUdeviceptr late = 0;
   Say("late", CU(cuMemAlloc)(&late, 4 * kMiB));
   for (size_t i = 0; i < 6; ++i)
-    Fill<<<4, 64>>>(reinterpret_cast<unsigned*>(all[i].base), all[i].size / 4, i);
+    FillCells(all[i].base, all[i].size / 4, i);
   cudaDeviceSynchronize();
   for (int round = 0; round < 2; ++round) {
     for (size_t i = 0; i < 6; ++i) std::printf("%s holds %u\n", all[i].name, SumOf(all[i].base, all[i].size));
@@ -353,7 +355,7 @@ int Plain() {
     SayHost(pinned, pages);
     SayPeers(all[2].base, late);
     for (size_t i = 0; i < 6; ++i)
-      Fill<<<4, 64>>>(reinterpret_cast<unsigned*>(all[i].base), all[i].size / 4, i);
+      FillCells(all[i].base, all[i].size / 4, i);
     cudaDeviceSynchronize();
     if (round == 0) WaitForLine();
   }
@@ -413,7 +415,7 @@ int Managed() {
   for (int round = 0; round < 2; ++round) {
     SayAttributes(memory, 0);
     SayAttributes(memory, memory.size - 1);
-    Fill<<<4, 64>>>(reinterpret_cast<unsigned*>(memory.base), memory.size / 4, 7 + round);
+    FillCells(memory.base, memory.size / 4, 7 + round);
     cudaDeviceSynchronize();
     unsigned* const words = reinterpret_cast<unsigned*>(memory.base);
     std::printf("host sees %u\n", words[12345]);
@@ -435,11 +437,14 @@ int Managed() {
 }
 
 }  // namespace
+}  // namespace answers
 
 int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
-  if (mode == "plain") return Plain();
-  if (mode == "managed") return Managed();
-  std::fprintf(stderr, "usage: memory_answers plain|managed\n");
+  if (mode == "plain") return answers::Plain();
+  if (mode == "managed") return answers::Managed();
+  if (mode == "pools") return answers::Pools();
+  if (mode == "host") return answers::Host();
+  std::fprintf(stderr, "usage: memory_answers plain|managed|pools|host\n");
   return 2;
 }

@@ -88,6 +88,10 @@ void MakePool() {
   int no = 0;
   CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &threshold));
   CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolReuseAllowOpportunistic, &no));
+  cudaMemAccessDesc access{};
+  access.location = {cudaMemLocationTypeDevice, 1};
+  access.flags = cudaMemAccessFlagsProtRead;
+  CHECK(cudaMemPoolSetAccess(pool, &access, 1));
   CHECK(cudaMallocAsync(&from_default, kCount * sizeof(unsigned), ordered));
   CHECK(cudaMallocFromPoolAsync(&from_pool, kCount * sizeof(unsigned), pool, ordered));
   CHECK(cudaMemsetAsync(from_default, 1, kCount * sizeof(unsigned), ordered));
@@ -98,11 +102,14 @@ void SayPool() {
   cuuint64_t threshold = 0, used = 0;
   int reuse = -1;
   cudaMemPool_t now = nullptr;
+  cudaMemAccessFlags access{};
+  cudaMemLocation neighbour{cudaMemLocationTypeDevice, 1};
+  CHECK(cudaMemPoolGetAccess(&access, pool, &neighbour));
   CHECK(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &threshold));
   CHECK(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &used));
   CHECK(cudaMemPoolGetAttribute(pool, cudaMemPoolReuseAllowOpportunistic, &reuse));
   CHECK(cudaDeviceGetMemPool(&now, 0));
-  Say("threshold %llu used %d reuse %d current %s", static_cast<unsigned long long>(threshold), used > 0, reuse,
+  Say("threshold %llu used %d reuse %d access %d current %s", static_cast<unsigned long long>(threshold), used > 0, reuse, access,
       now == pool ? "own" : now == default_pool ? "default" : "another");
 }
 
@@ -159,6 +166,24 @@ void EndExportable() {
   CHECK(cudaStreamDestroy(ordered));
 }
 MATRIX_CASE(exportable, "pool-exportable", "kPool kPoolMemory", MakeExportable, StepExportable, EndExportable,
+            "reconstruct cuMemPoolCreate");
+
+// ---- A pool of the host's memory.
+
+void MakeHostPool() {
+  cudaMemPoolProps properties{};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.location = {cudaMemLocationTypeHost, 0};
+  cudaMemAccessDesc access{};
+  access.location = {cudaMemLocationTypeDevice, 0};
+  access.flags = cudaMemAccessFlagsProtReadWrite;
+  CHECK(cudaStreamCreate(&ordered));
+  CHECK(cudaMemPoolCreate(&pool, &properties));
+  CHECK(cudaMemPoolSetAccess(pool, &access, 1));
+  CHECK(cudaMallocFromPoolAsync(&from_pool, kCount * sizeof(unsigned), pool, ordered));
+  CHECK(cudaMemsetAsync(from_pool, 2, kCount * sizeof(unsigned), ordered));
+}
+MATRIX_CASE(host_pool, "pool-of-host", "kPool kPoolMemory", MakeHostPool, StepExportable, EndExportable,
             "reconstruct cuMemPoolCreate");
 
 // ---- Pair: a pool that is used from two streams, with blocks that cross.
