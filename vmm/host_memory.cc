@@ -14,6 +14,7 @@
 #include "vmm/managed_advice.h"
 #include "vmm/memory.h"
 #include "vmm/real_driver.h"
+#include "vmm/sync_memops.h"
 
 namespace stasis::vmm {
 namespace {
@@ -85,6 +86,14 @@ std::optional<HostBlock> HostMemory::Find(uint64_t address) const {
   if (next == blocks_.begin()) return std::nullopt;
   const HostBlock& block = std::prev(next)->second;
   return address < block.end() ? std::optional<HostBlock>(block) : std::nullopt;
+}
+
+void HostMemory::NoteSyncMemops(uint64_t address, bool on) {
+  const std::lock_guard lock(mutex_);
+  auto next = blocks_.upper_bound(address);
+  if (next == blocks_.begin()) return;
+  HostBlock& block = std::prev(next)->second;
+  if (address < block.end()) block.sync_memops = on;
 }
 
 uint64_t HostMemory::bytes() const {
@@ -303,6 +312,7 @@ Status HostMemory::Reattach() {
         DriverStatus(Driver().cuMemHostRegister_v2(Pointer(block.base), block.size, block.registration),
                      "cuMemHostRegister"));
     block.registered = true;
+    if (block.sync_memops) RETURN_IF_ERROR(TellSyncMemops(block.base, true));
   }
   return {};
 }

@@ -35,6 +35,7 @@ struct HostBlock {
   unsigned flags = 0;           // as the program asked
   unsigned registration = 0;    // CU_MEMHOSTREGISTER_*
   bool registered = false;      // the driver knows it now
+  bool sync_memops = false;     // see sync_memops.h
   CUcontext context = nullptr;  // visible
   int device = -1;              // virtual ordinal
   uint64_t buffer_id = 0;
@@ -63,6 +64,7 @@ class HostMemory {
   CUresult FreeManaged(CUdeviceptr address, CUresult otherwise);
 
   std::optional<HostBlock> Find(uint64_t address) const;
+  void NoteSyncMemops(uint64_t address, bool on);
   void ContextGone(CUcontext context);
   uint64_t bytes() const;
 

@@ -12,6 +12,7 @@
 #include "vmm/opened_memory.h"
 #include "vmm/pools.h"
 #include "vmm/real_driver.h"
+#include "vmm/sync_memops.h"
 
 namespace stasis::vmm {
 namespace {
@@ -221,7 +222,30 @@ void Memory::NoteSyncMemops(CUdeviceptr address, bool on) {
   auto next = blocks_.upper_bound(address);
   if (next == blocks_.begin()) return;
   Block& block = std::prev(next)->second;
-  if (address < block.end()) block.sync_memops = on;
+  if (address >= block.end()) return;
+  block.sync_memops = on;
+  (void)TellSyncMemopsLocked(block);
+  // Neighbours that have it share a mapping with the block.
+  if (!on) (void)RestoreSyncMemopsLocked();
+}
+
+Status Memory::RestoreSyncMemops() const {
+  auto lock = Lock();
+  return RestoreSyncMemopsLocked();
+}
+
+Status Memory::RestoreSyncMemopsLocked() const {
+  for (const auto& [base, block] : blocks_)
+    if (block.sync_memops) RETURN_IF_ERROR(TellSyncMemopsLocked(block));
+  return {};
+}
+
+Status Memory::TellSyncMemopsLocked(const Block& block) {
+  const ScopedContext scope(block.context);
+  RETURN_IF_ERROR(DriverStatus(scope.result(), "cuCtxPushCurrent"));
+  for (const Extent* extent : block.arena->ExtentsOf(block.base, block.size))
+    RETURN_IF_ERROR(TellSyncMemops(std::max(extent->address, block.base), block.sync_memops));
+  return {};
 }
 
 bool Memory::Covers(CUdeviceptr address) const {

@@ -64,6 +64,8 @@ class Memory {
   std::optional<Block> Find(CUdeviceptr address) const;
   // Sets CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of what contains `address`, which the driver has been told.
   void NoteSyncMemops(CUdeviceptr address, bool on);
+  // Tells the driver of all that have it: an allocation may lie across several mappings, and share them.
+  Status RestoreSyncMemops() const;
   // Whether `address` may only be memory of ours: what the driver says of it is not the program's business.
   bool Covers(CUdeviceptr address) const;
   // Bytes that a plain allocator would call free on `device` although they are ours.
@@ -132,6 +134,8 @@ class Memory {
   };
 
   Memory() = default;
+  Status RestoreSyncMemopsLocked() const;
+  static Status TellSyncMemopsLocked(const Block& block);
   std::shared_ptr<Arena> ArenaOfLocked(const Caller& caller);
   CUresult AllocateOnce(const Caller& caller, size_t bytes, CUdeviceptr* address);
   CUresult AllocateMakingRoom(const Caller& caller, size_t bytes, CUdeviceptr* address);

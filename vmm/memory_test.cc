@@ -10,6 +10,7 @@
 #include "vmm/active_memory.h"
 #include "vmm/hold.h"
 #include "vmm/pause.h"
+#include "vmm/pointer_query.h"
 #include "vmm/testing.h"
 
 namespace stasis::vmm {
@@ -202,6 +203,43 @@ TEST_F(MemoryTest, ContentsComeBackFromTheSameDescriptors) {
   EXPECT_EQ(ReadDevice(large, 5 * kMiB), std::vector<unsigned char>(5 * kMiB, 4));
   EXPECT_CUDA_OK(Memory::Get().Free(large));
   EXPECT_CUDA_OK(Memory::Get().Free(small));
+}
+
+// What the driver does about work on the memory, whatever the program is told.
+bool DriverSynchronizes(CUdeviceptr address) {
+  unsigned on = 99;
+  EXPECT_CUDA_OK(Driver().cuPointerGetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
+  return on == 1;
+}
+
+void SetSyncMemops(CUdeviceptr address, unsigned on) {
+  EXPECT_CUDA_OK(PointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address));
+}
+
+TEST_F(MemoryTest, TheDriverIsToldAgainWhereWorkIsSynchronous) {
+  const CUdeviceptr small = Allocate(1000), neighbour = Allocate(1000), large = Allocate(9 * kMiB);
+  const CUdeviceptr other = Allocate(9 * kMiB);
+  SetSyncMemops(small + 10, 1);
+  SetSyncMemops(neighbour, 1);
+  SetSyncMemops(neighbour, 0);
+  SetSyncMemops(large + 5 * kMiB, 1);
+  SetSyncMemops(other, 1);
+  SetSyncMemops(other, 0);
+  for (const TaskStrategy strategy : {TaskStrategy::kReconstruct, TaskStrategy::kDriverCheckpoint}) {
+    EXPECT_TRUE(DriverSynchronizes(small));
+    for (uint64_t at = 0; at < 9 * kMiB; at += kMiB) EXPECT_TRUE(DriverSynchronizes(large + at)) << at;
+    EXPECT_FALSE(DriverSynchronizes(other + 4 * kMiB));
+    const Exported exported = ExportAll();
+    EXPECT_STATUS_OK(Release(strategy));
+    ImportAll(exported);
+    EXPECT_STATUS_OK(Reattach(strategy));
+  }
+  EXPECT_TRUE(DriverSynchronizes(small));
+  for (uint64_t at = 0; at < 9 * kMiB; at += kMiB) EXPECT_TRUE(DriverSynchronizes(large + at)) << at;
+  EXPECT_FALSE(DriverSynchronizes(other + 4 * kMiB));
+  unsigned on = 99;
+  EXPECT_CUDA_OK(PointerGetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, neighbour));
+  EXPECT_EQ(on, 0u);
 }
 
 TEST_F(MemoryTest, DriverCheckpointKeepsReservations) {

@@ -142,6 +142,16 @@ std::optional<Block> OpenedMemory::Find(CUdeviceptr address) const {
   return inside ? std::optional<Block>(block) : std::nullopt;
 }
 
+void OpenedMemory::NoteSyncMemops(CUdeviceptr address, bool on) {
+  {
+    const std::lock_guard lock(mutex_);
+    auto next = opened_.upper_bound(address);
+    if (next == opened_.begin()) return;
+    std::prev(next)->second.block.sync_memops = on;
+  }
+  VirtualMemory::Get().NoteSyncMemops(address, on);
+}
+
 bool OpenedMemory::Covers(CUdeviceptr address) const {
   const std::lock_guard lock(mutex_);
   auto next = opened_.upper_bound(address);

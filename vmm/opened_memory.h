@@ -33,6 +33,7 @@ class OpenedMemory {
 
   // The allocation that contains `address`, as a block of kind kOpened.
   std::optional<Block> Find(CUdeviceptr address) const;
+  void NoteSyncMemops(CUdeviceptr address, bool on);
   // Whether `address` is one of ours: no address for the program to map at.
   bool Covers(CUdeviceptr address) const;
 

@@ -174,6 +174,7 @@ Status Reattach(TaskStrategy strategy) {
     }
   }
   RETURN_IF_ERROR(VirtualMemory::Get().Reattach());
+  RETURN_IF_ERROR(Memory::Get().RestoreSyncMemops());
   if (strategy == TaskStrategy::kReconstruct) {
     RETURN_IF_ERROR(EnablePeersAgain());
     RETURN_IF_ERROR(Pools::Get().RebuildObjects());

@@ -154,7 +154,11 @@ CUresult PointerSetAttribute(const void* value, CUpointer_attribute attribute, C
   const CUresult result = Driver().cuPointerSetAttribute(value, attribute, facts.asked);
   if (result != CUDA_SUCCESS || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) return result;
   const bool on = *static_cast<const unsigned*>(value) != 0;
-  if (facts.block) Memory::Get().NoteSyncMemops(pointer, on);
+  if (facts.block && facts.block->kind == BlockKind::kOpened)
+    OpenedMemory::Get().NoteSyncMemops(pointer, on);
+  else if (facts.block)
+    Memory::Get().NoteSyncMemops(pointer, on);
+  if (facts.host) HostMemory::Get().NoteSyncMemops(pointer, on);
   if (facts.mapped) VirtualMemory::Get().NoteSyncMemops(pointer, on);
   return result;
 }

@@ -6,6 +6,7 @@
 
 #include "vmm/host_memory.h"
 #include "vmm/pause.h"
+#include "vmm/pointer_query.h"
 #include "vmm/testing.h"
 
 namespace stasis::vmm {
@@ -216,12 +217,18 @@ TEST_F(PoolsTest, PinnedMemoryIsRegisteredAgainWithItsFlags) {
   const unsigned flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_WRITECOMBINED;
   ASSERT_CUDA_OK(HostMemory::Get().Allocate(&pinned, 100000, flags, &carried));
   EXPECT_TRUE(carried);
+  unsigned seen = 0, on = 1;
+  EXPECT_CUDA_OK(
+      PointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, reinterpret_cast<CUdeviceptr>(pinned) + 5));
   EXPECT_STATUS_OK(Release(TaskStrategy::kReconstruct));
-  unsigned seen = 0;
   EXPECT_NE(Driver().cuMemHostGetFlags(&seen, pinned), CUDA_SUCCESS);
   EXPECT_STATUS_OK(Reattach(TaskStrategy::kReconstruct));
   EXPECT_CUDA_OK(HostMemory::Get().GetFlags(&seen, pinned));
   EXPECT_EQ(seen, flags);
+  on = 0;
+  EXPECT_CUDA_OK(Driver().cuPointerGetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+                                                reinterpret_cast<CUdeviceptr>(pinned)));
+  EXPECT_EQ(on, 1u);
   EXPECT_CUDA_OK(HostMemory::Get().Free(pinned));
   EXPECT_EQ(HostMemory::Get().bytes(), 0u);
 }

@@ -8,6 +8,7 @@
 #include "vmm/device_map.h"
 #include "vmm/extent.h"
 #include "vmm/real_driver.h"
+#include "vmm/sync_memops.h"
 #include "vmm/virtual_memory.h"
 
 namespace stasis::vmm {
@@ -172,9 +173,11 @@ Status VirtualMemory::MapAgain(uint64_t address, MappedRange& range) {
     one.flags = flags;
     if (flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) descriptors.push_back(one);
   }
-  if (descriptors.empty()) return {};
-  return DriverStatus(Driver().cuMemSetAccess(address, range.size, descriptors.data(), descriptors.size()),
-                      "cuMemSetAccess");
+  if (!descriptors.empty())
+    RETURN_IF_ERROR(
+        DriverStatus(Driver().cuMemSetAccess(address, range.size, descriptors.data(), descriptors.size()),
+                     "cuMemSetAccess"));
+  return range.sync_memops ? TellSyncMemops(address, true) : Status();
 }
 
 Status VirtualMemory::Reattach() {

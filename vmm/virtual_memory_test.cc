@@ -300,7 +300,12 @@ TEST_F(VirtualMemoryTest, WhatPointersSayStaysTheSame) {
   EXPECT_CUDA_OK(PointerGetAttribute(&buffer, CU_POINTER_ATTRIBUTE_BUFFER_ID, base));
   EXPECT_CUDA_OK(PointerGetAttribute(&types, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, base));
   EXPECT_EQ(types, 0u);
+  unsigned on = 1;
+  EXPECT_CUDA_OK(PointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, base + 5));
   PauseAndResume();
+  on = 0;
+  EXPECT_CUDA_OK(Driver().cuPointerGetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, base));
+  EXPECT_EQ(on, 1u);
   unsigned long long now = 0;
   EXPECT_CUDA_OK(PointerGetAttribute(&now, CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID, base));
   EXPECT_EQ(now, block);

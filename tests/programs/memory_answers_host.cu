@@ -62,6 +62,10 @@ void Make() {
   for (const HostBlock& block : blocks)
     if (!block.read_only) FillCells(block.memory.base, block.memory.size / 4, 3);
   std::printf("filled: %s\n", cudaGetErrorName(cudaDeviceSynchronize()));
+  const unsigned on = 1;
+  for (size_t i = 0; i < blocks.size(); i += 3)
+    Say("sync memops",
+        CU(cuPointerSetAttribute)(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, blocks[i].memory.base + 1));
 }
 
 void SayFlags(const Named& memory, size_t offset) {
