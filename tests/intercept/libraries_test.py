@@ -9,6 +9,7 @@ import tempfile
 import unittest
 
 from softgpu import Node, built, die_with_parent
+from step_program import StepProgram
 from task_client import DRIVER_CHECKPOINT, RECONSTRUCT, TaskError, wait_for_task
 
 FULL = os.environ.get("STASIS_TEST_FULL") == "1"
@@ -31,38 +32,6 @@ sys.stdin.read()
 """
 
 
-class Program:
-    """One step a line; `step` returns what the program printed for it."""
-
-    def __init__(self, node, *command, **extra):
-        self.process = subprocess.Popen(command, env=node.env(**extra), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        text=True, preexec_fn=die_with_parent)
-
-    def until(self, beginning):
-        lines = []
-        while not lines or not lines[-1].startswith(beginning):
-            lines.append(self.process.stdout.readline())
-            assert lines[-1], "the program has ended: " + "".join(lines)
-        return "".join(lines)
-
-    def step(self, number):
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-        return self.until(f"step {number}:")
-
-    def finish(self):
-        rest, _ = self.process.communicate("q\n", timeout=60)
-        return rest, self.process.returncode
-
-    def end(self):
-        self.process.kill()
-        self.process.communicate()
-
-    def threads_and_descriptors(self):
-        folder = f"/proc/{self.process.pid}/"
-        return len(os.listdir(folder + "task")), len(os.listdir(folder + "fd"))
-
-
 class LibrariesTest(unittest.TestCase):
 
     def setUp(self):
@@ -71,7 +40,7 @@ class LibrariesTest(unittest.TestCase):
         self.driver = built("lib/softgpu/libcuda.so.1")
 
     def start(self, *command, **extra):
-        program = Program(self.node, *command, **extra)
+        program = StepProgram(self.node, *command, **extra)
         self.addCleanup(program.end)
         return program
 

@@ -2,42 +2,14 @@
 """A program with one of every object of the runtime is paused between any two of its steps and goes on as if nothing
 had happened."""
 
-import subprocess
 import tempfile
 import unittest
 
-from softgpu import Node, built, die_with_parent
+from softgpu import Node, built
+from step_program import StepProgram
 from task_client import DRIVER_CHECKPOINT, RECONSTRUCT, wait_for_task
 
 STEPS = 6
-
-
-class Program:
-    """One step a line; `step` returns what the program printed for it."""
-
-    def __init__(self, node, name, **extra):
-        self.process = subprocess.Popen([built("tests/programs/" + name)], env=node.env(**extra), stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True, preexec_fn=die_with_parent)
-
-    def until(self, beginning):
-        lines = []
-        while not lines or not lines[-1].startswith(beginning):
-            lines.append(self.process.stdout.readline())
-            assert lines[-1], "the program has ended: " + "".join(lines)
-        return "".join(lines)
-
-    def step(self, number):
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-        return self.until(f"step {number}:")
-
-    def finish(self):
-        rest, _ = self.process.communicate("q\n", timeout=60)
-        return rest, self.process.returncode
-
-    def end(self):
-        self.process.kill()
-        self.process.communicate()
 
 
 class ObjectsTest(unittest.TestCase):
@@ -48,7 +20,7 @@ class ObjectsTest(unittest.TestCase):
         self.driver = built("lib/softgpu/libcuda.so.1")
 
     def start(self, name, **extra):
-        program = Program(self.node, name, **extra)
+        program = StepProgram(self.node, built("tests/programs/" + name), **extra)
         self.addCleanup(program.end)
         return program
 

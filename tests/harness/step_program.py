@@ -1,0 +1,38 @@
+"""A program that does one step a line of its input and ends at `q`."""
+
+import os
+import subprocess
+
+from softgpu import die_with_parent
+
+
+class StepProgram:
+    """`step` returns what the program printed for it."""
+
+    def __init__(self, node, *command, **extra):
+        self.process = subprocess.Popen(command, env=node.env(**extra), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True, preexec_fn=die_with_parent)
+
+    def until(self, beginning):
+        lines = []
+        while not lines or not lines[-1].startswith(beginning):
+            lines.append(self.process.stdout.readline())
+            assert lines[-1], "the program has ended: " + "".join(lines)
+        return "".join(lines)
+
+    def step(self, number):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return self.until(f"step {number}:")
+
+    def finish(self):
+        rest, _ = self.process.communicate("q\n", timeout=60)
+        return rest, self.process.returncode
+
+    def end(self):
+        self.process.kill()
+        self.process.communicate()
+
+    def threads_and_descriptors(self):
+        folder = f"/proc/{self.process.pid}/"
+        return len(os.listdir(folder + "task")), len(os.listdir(folder + "fd"))
