@@ -1,14 +1,21 @@
 // The library in whole processes: fork, unloading, a missing daemon, bad settings, loss of a device.
 #include <dlfcn.h>
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <mutex>
+#include <string>
 
+#include "softgpu/driver/context.h"
 #include "softgpu/driver/memory_testing.h"
+#include "softgpu/driver/state.h"
 
 namespace softgpu {
 
@@ -107,6 +114,61 @@ TEST(ProcessTest, UnloadingLeavesNothing) {
   // The library's own C++ runtime keeps an emergency pool that nothing can free; it counts as a leak once the
   // library that pointed to it is gone.
   EXPECT_EQ(RunChild("unload", {"ASAN_OPTIONS=detect_leaks=0"}, &error), 0) << error;
+}
+
+// For a thread that has used the driver and is held up in its end, by a lock that the driver takes there.
+struct LateEnd {
+  CUcontext handle = nullptr;
+  Context* context = nullptr;
+  std::atomic<bool> used{false}, locked{false};
+};
+constexpr useconds_t kHoldUp = 100000;
+std::atomic<bool> ends_late{false};
+
+void* UseAndEnd(void* argument) {
+  auto* late = static_cast<LateEnd*>(argument);
+  if (cuCtxSetCurrent(late->handle) == CUDA_SUCCESS) cuStreamSynchronize(CU_STREAM_PER_THREAD);
+  late->used.store(true);
+  late->used.notify_all();
+  late->locked.wait(false);
+  return nullptr;
+}
+
+void* HoldUp(void* argument) {
+  auto* late = static_cast<LateEnd*>(argument);
+  late->used.wait(false);
+  std::lock_guard lock(late->context->order_mutex());
+  late->locked.store(true);
+  late->locked.notify_all();
+  usleep(kHoldUp);
+  return nullptr;
+}
+
+// After all other destructors: the process is there for as long as its threads go on.
+__attribute__((destructor(101))) void AwaitLateEnd() {
+  if (ends_late) usleep(3 * kHoldUp);
+}
+
+SOFTGPU_CHILD(thread_ends_late) {
+  static LateEnd late;
+  late.handle = UseDevice();
+  late.context = State::Get()->FindContext(late.handle).get();
+  pthread_attr_t detached;
+  pthread_attr_init(&detached);
+  pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+  for (void* (*run)(void*) : {&UseAndEnd, &HoldUp}) {
+    pthread_t thread;
+    CHILD_CHECK(pthread_create(&thread, &detached, run, &late) == 0);
+  }
+  late.locked.wait(false);
+  usleep(kHoldUp / 2);  // for the other one to come there
+  ends_late = true;
+  return 0;  // the driver's end
+}
+
+TEST(ProcessTest, AThreadEndsWhileTheDriverDoes) {
+  std::string output, error;
+  EXPECT_EQ(StartChild("thread_ends_late")->Finish(&output, &error), 0) << error;
 }
 
 SOFTGPU_CHILD(init) {

@@ -22,30 +22,53 @@ std::atomic<bool> key_made{false};
 // All thread states, so that those of threads that live on can be freed at the end. Never destroyed.
 struct ThreadList {
   std::mutex mutex;
+  std::condition_variable changed;
   std::vector<ThreadState*> threads;
+  int ending = 0;  // threads that free their own state
 };
 ThreadList& Threads() {
   static ThreadList* list = new ThreadList;
   return *list;
 }
 
+// A state is freed by whoever takes it out of the list: its thread, or Unload(). False: it was Unload().
+bool TakeOwn(ThreadState* thread) {
+  std::lock_guard lock(Threads().mutex);
+  if (std::erase(Threads().threads, thread) == 0) return false;
+  Threads().ending++;
+  return true;
+}
+
 void ThreadEnded(void* value) {
+  if (CurrentPhase() == Phase::kForked) return;  // another thread of the parent may have held the lock
   auto* thread = static_cast<ThreadState*>(value);
+  if (!TakeOwn(thread)) return;
+  // Unload() waits for threads that found the phase open.
   State* state = CurrentPhase() == Phase::kOpen ? State::Get() : nullptr;
   if (state != nullptr) {
     for (const std::shared_ptr<Context>& context : state->Contexts()) context->ForgetThread(thread->number);
   }
-  if (CurrentPhase() == Phase::kForked) return;  // another thread of the parent may have held the lock
-  {
-    std::lock_guard lock(Threads().mutex);
-    std::erase(Threads().threads, thread);
-  }
   delete thread;
+  std::lock_guard lock(Threads().mutex);
+  Threads().ending--;
+  Threads().changed.notify_all();
+}
+
+void AwaitEndingThreads(std::unique_lock<std::mutex>& lock) {
+  Threads().changed.wait(lock, [] { return Threads().ending == 0; });
+}
+
+// In the child of a process that had not called cuInit: the other threads are not there, nor their states
+// needed.
+void KeepOwnThread() {
+  auto* own = static_cast<ThreadState*>(pthread_getspecific(key));
+  auto* list = new (&Threads()) ThreadList;
+  if (own != nullptr) list->threads.push_back(own);
 }
 
 void ForkChild() {
   State* state = State::Get();
-  if (state == nullptr) return;
+  if (state == nullptr) return KeepOwnThread();
   SetPhase(Phase::kForked);
   state->AbandonAfterFork();
 }
@@ -61,10 +84,16 @@ __attribute__((destructor)) void Unload() {
   if (CurrentPhase() == Phase::kForked) return;
   SetPhase(Phase::kClosed);
   CallGate().Open();
-  if (State* state = State::Get()) state->Shutdown();
-  if (!key_made.load(std::memory_order_acquire)) return;
-  pthread_key_delete(key);
-  std::lock_guard lock(Threads().mutex);
+  std::unique_lock lock(Threads().mutex);
+  AwaitEndingThreads(lock);
+  lock.unlock();
+  State* state = State::Get();
+  bool all_left = state == nullptr || state->Shutdown();
+  if (key_made.load(std::memory_order_acquire)) pthread_key_delete(key);
+  lock.lock();
+  AwaitEndingThreads(lock);
+  // What a call that never returned may still look at stays.
+  if (!all_left) return;
   for (ThreadState* thread : Threads().threads) delete thread;
   Threads().threads.clear();
 }
@@ -137,6 +166,8 @@ void Gate::Open() {
 Entry::Entry(Need need) { result_ = Admit(need); }
 
 Entry::~Entry() {
+  // The last reference may end here, and a context does not outlive the state.
+  context_.reset();
   if (!inside_) return;
   if (--thread_->depth == 0) CallGate().Leave();
 }

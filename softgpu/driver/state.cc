@@ -243,16 +243,16 @@ stasis::Status State::Reconnect(const std::function<CUuuid(const CUuuid&)>& new_
   return stasis::Status();
 }
 
-void State::Shutdown() {
+bool State::Shutdown() {
   for (const std::shared_ptr<Context>& context : Contexts()) context->Break(CUDA_ERROR_DEINITIALIZED);
   bool empty = CallGate().Close(stasis::Deadline::After(kLeaveWithin));
   for (const std::shared_ptr<Context>& context : Contexts()) DestroyContext(context, true);
   if (client_ != nullptr) client_->Close();
   CallGate().Open();
-  // A call that never returned may still look at this.
-  if (!empty) return;
+  if (!empty) return false;
   the_state.store(nullptr, std::memory_order_release);
   delete this;
+  return true;
 }
 
 void State::AbandonAfterFork() {

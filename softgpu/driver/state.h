@@ -93,8 +93,9 @@ class State final : public EventHandler {
   void OnCheckpointOp(const CheckpointEvent& event) override;
   void OnDisconnected(const stasis::Status& why) override;
 
-  // Ends everything: at exit, or when the library is unloaded. The phase is kClosed.
-  void Shutdown();
+  // Ends everything: at exit, or when the library is unloaded. The phase is kClosed. False: a call of another
+  // thread did not return, and the state is still there for it.
+  bool Shutdown();
   // In the child after fork; async-signal-safe.
   void AbandonAfterFork();
 
