@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "replay/context_record.h"
@@ -20,17 +21,18 @@ namespace stasis::replay {
 namespace {
 
 struct Work {
+  std::vector<ContextPtr> contexts;  // constant
+  pthread_t thread{};
   std::mutex mutex;
   std::condition_variable changed;
-  std::vector<ContextPtr> contexts;  // constant
-  size_t done = 0;                   // contexts that are idle
+  size_t done = 0;  // contexts that are idle
   bool ended = false;
   Status status;
 };
 
-// The last helper, as long as it has not been seen to end. Only the control thread drains.
-std::shared_ptr<Work>& Unfinished() {
-  static std::shared_ptr<Work>* const work = new std::shared_ptr<Work>;
+// The last helper's, as long as the helper has not been joined. Only the control thread drains.
+std::unique_ptr<Work>& Unfinished() {
+  static std::unique_ptr<Work>* const work = new std::unique_ptr<Work>;
   return *work;
 }
 
@@ -41,8 +43,7 @@ Status Synchronize(const ContextRecord& context) {
 }
 
 void* RunHelper(void* argument) {
-  std::unique_ptr<std::shared_ptr<Work>> owned(static_cast<std::shared_ptr<Work>*>(argument));
-  Work& work = **owned;
+  Work& work = *static_cast<Work*>(argument);
   pthread_setname_np(pthread_self(), "stasis-drain");
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   (void)Driver().cuThreadExchangeStreamCaptureMode(&mode);
@@ -58,19 +59,12 @@ void* RunHelper(void* argument) {
   return nullptr;
 }
 
-bool StartHelper(const std::shared_ptr<Work>& work) {
-  auto argument = std::make_unique<std::shared_ptr<Work>>(work);
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+bool StartHelper(Work& work) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  pthread_t thread;
-  const bool started = pthread_create(&thread, &attributes, RunHelper, argument.get()) == 0;
+  const bool started = pthread_create(&work.thread, nullptr, RunHelper, &work) == 0;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_attr_destroy(&attributes);
-  if (started) static_cast<void>(argument.release());
   return started;
 }
 
@@ -87,23 +81,31 @@ Status WaitFor(Work& work, const Deadline& deadline, std::vector<TaskBlocker>* b
   return work.status;
 }
 
+// Joined, not merely seen to be done: the driver has code that runs as a thread that called it ends, and
+// after the drain the driver may be closed.
+Status FinishHelper(const Deadline& deadline, std::vector<TaskBlocker>* blockers) {
+  Work& work = *Unfinished();
+  Status status = WaitFor(work, deadline, blockers);
+  if (status.code() == StatusCode::kTimeout) return status;
+  pthread_join(work.thread, nullptr);
+  Unfinished().reset();
+  return status;
+}
+
 }  // namespace
 
 Status Drain(const Deadline& deadline, std::vector<TaskBlocker>* blockers) {
   if (Unfinished() != nullptr) {
-    Status status = WaitFor(*Unfinished(), deadline, blockers);
+    Status status = FinishHelper(deadline, blockers);
     if (status.code() == StatusCode::kTimeout) return status;
-    Unfinished().reset();
   }
-  auto work = std::make_shared<Work>();
+  auto work = std::make_unique<Work>();
   work->contexts = ActiveContexts();
   if (work->contexts.empty()) return {};
-  if (!StartHelper(work))
+  if (!StartHelper(*work))
     return Errorf(StatusCode::kResourceExhausted, "no thread for waiting for the device");
-  Unfinished() = work;
-  Status status = WaitFor(*work, deadline, blockers);
-  if (status.code() != StatusCode::kTimeout) Unfinished().reset();
-  return status;
+  Unfinished() = std::move(work);
+  return FinishHelper(deadline, blockers);
 }
 
 std::string BrokenContext() {

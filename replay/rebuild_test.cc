@@ -1,10 +1,13 @@
 // Objects made through the interposer's own wrappers, and used again in a new driver under their old handles.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "intercept/gate.h"
 #include "intercept/process.h"
@@ -14,6 +17,7 @@
 #include "replay/translate.h"
 #include "vmm/hold.h"
 #include "vmm/pause.h"
+#include "vmm/real_driver.h"
 #include "vmm/testing.h"
 
 namespace stasis {
@@ -377,6 +381,34 @@ TEST_F(RebuildTest, WorkThatDoesNotEndIsNamedAndGoesOn) {
   OpenGate();
   EXPECT_CUDA_OK(cuMemFreeHost(flag));
   EXPECT_CUDA_OK(cuModuleUnload(module));
+}
+
+// Stands for what a driver does as a thread that called it ends.
+pthread_key_t g_ending_key;
+std::atomic<int> g_called{0}, g_ended{0};
+decltype(&::cuThreadExchangeStreamCaptureMode) g_exchange;
+
+void EndSlowly(void*) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  ++g_ended;
+}
+
+CUresult CUDAAPI ExchangeNoted(CUstreamCaptureMode* mode) {
+  if (pthread_getspecific(g_ending_key) == nullptr) ++g_called;
+  pthread_setspecific(g_ending_key, &g_ended);
+  return g_exchange(mode);
+}
+
+// The driver may be closed then.
+TEST_F(RebuildTest, ThreadsThatWaitedForTheDeviceHaveEnded) {
+  ASSERT_EQ(pthread_key_create(&g_ending_key, EndSlowly), 0);
+  g_exchange = std::exchange(internal::g_driver.cuThreadExchangeStreamCaptureMode, &ExchangeNoted);
+  ASSERT_TRUE(Stop().ok());
+  EXPECT_GT(g_called, 0);
+  EXPECT_EQ(g_ended, g_called);
+  internal::g_driver.cuThreadExchangeStreamCaptureMode = g_exchange;
+  OpenGate();
+  EXPECT_EQ(pthread_key_delete(g_ending_key), 0);
 }
 
 TEST_F(RebuildTest, ABrokenContextIsNamed) {
