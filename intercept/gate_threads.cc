@@ -10,6 +10,7 @@
 #include <new>
 
 #include "intercept/libraries/library_gate.h"
+#include "intercept/thread_ends.h"
 #include "replay/pause.h"
 
 namespace stasis {
@@ -67,7 +68,9 @@ void NeverFast() {
 // Runs in the exiting thread. Later destructors of the thread may still call CUDA; the thread's storage goes
 // away after them without another word, so those calls are counted instead of listed.
 void ForgetThread(void* value) {
+  if (value == &g_key) return LeaveThreadEnd();
   ThreadRecord* record = static_cast<ThreadRecord*>(value);
+  const bool first = !t_gate.unlisted;
   if (record->thread != nullptr) Unlink(record);
   t_gate.record = nullptr;
   t_gate.unlisted = true;
@@ -75,6 +78,10 @@ void ForgetThread(void* value) {
   delete record;
   for (internal::GateStage* stage : {&driver_stage, &library_stage})
     if (stage->Closed()) stage->NoteEvent();
+  if (!first) return;
+  // In the next round of destructors we are called once more: those of the driver have then had their turn.
+  EnterThreadEnd();
+  pthread_setspecific(g_key, &g_key);
 }
 
 int Membarrier(int command) { return static_cast<int>(syscall(SYS_membarrier, command, 0, 0)); }
@@ -87,6 +94,7 @@ namespace internal {
 
 void RegisterThread() {
   if (t_gate.record != nullptr) return;
+  LeaveThreadEnd();
   pthread_once(&g_key_once, [] { pthread_key_create(&g_key, ForgetThread); });
   ThreadRecord* record = new ThreadRecord;
   record->tid = gettid();
@@ -200,6 +208,7 @@ void ResetGateThreadsAfterFork() {
   // The child has one thread; whatever its record says belongs to a thread of the parent.
   if (t_gate.record != nullptr) pthread_setspecific(g_key, nullptr);
   t_gate.record = nullptr;
+  ResetThreadEndsAfterFork();
   NeverFast();
   driver_stage.ResetAfterFork();
   library_stage.ResetAfterFork();

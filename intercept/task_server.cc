@@ -20,6 +20,7 @@
 #include "intercept/own_descriptors.h"
 #include "intercept/process.h"
 #include "intercept/taint.h"
+#include "intercept/thread_ends.h"
 #include "intercept/visible_devices.h"
 #include "replay/pause.h"
 #include "vmm/active_memory.h"
@@ -86,6 +87,11 @@ void ForgetHeldMemory(bool ghost_gone = false) {
   NoteOwnFd(OwnFd::kGiven, -1);
   if (ghost_gone) vmm::HeldMemory::Get().Abandon();
   vmm::HeldMemory::Get().Forget();
+}
+
+void EndDriver() {
+  const ThreadEndHold hold;
+  CloseDriver();
 }
 
 void OpenGates() {
@@ -356,7 +362,7 @@ Status TaskServer::LetGo(TaskStrategy strategy) {
   Status first = vmm::Release(strategy).WithContext("release device memory");
   if (!reconstruct) return first;
   Status torn_down = replay::Teardown().WithContext("tear down the driver's objects");
-  CloseDriver();
+  EndDriver();
   return first.ok() ? torn_down : first;
 }
 
@@ -396,7 +402,7 @@ void TaskServer::BackToReleased() {
   LogIfError("release device memory again", vmm::Release(strategy_));
   if (strategy_ == TaskStrategy::kReconstruct) {
     LogIfError("tear down the driver's objects again", replay::Teardown());
-    CloseDriver();
+    EndDriver();
   }
   state_ = TaskState::kReleased;
 }
