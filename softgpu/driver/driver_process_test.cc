@@ -1,6 +1,7 @@
 // The library in whole processes: fork, unloading, a missing daemon, bad settings, loss of a device.
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +17,9 @@
 #include "softgpu/driver/context.h"
 #include "softgpu/driver/memory_testing.h"
 #include "softgpu/driver/state.h"
+
+// As programs call it that were compiled for per-thread default streams.
+extern "C" CUresult CUDAAPI cuStreamQuery_ptsz(CUstream stream);
 
 namespace softgpu {
 
@@ -169,6 +173,38 @@ SOFTGPU_CHILD(thread_ends_late) {
 TEST(ProcessTest, AThreadEndsWhileTheDriverDoes) {
   std::string output, error;
   EXPECT_EQ(StartChild("thread_ends_late")->Finish(&output, &error), 0) << error;
+}
+
+struct EndlessCalls {
+  CUcontext context = nullptr;
+  std::atomic<int> count{0};
+};
+
+void* CallForEver(void* argument) {
+  auto* calls = static_cast<EndlessCalls*>(argument);
+  cuCtxSetCurrent(calls->context);
+  for (;; calls->count.fetch_add(1)) cuStreamQuery_ptsz(nullptr);
+}
+
+SOFTGPU_CHILD(calls_for_ever) {
+  static EndlessCalls calls;
+  calls.context = UseDevice();
+  pthread_attr_t detached;
+  pthread_attr_init(&detached);
+  pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+  for (int i = 0; i < 4; i++) {
+    pthread_t thread;
+    CHILD_CHECK(pthread_create(&thread, &detached, CallForEver, &calls) == 0);
+  }
+  while (calls.count < 1000) sched_yield();
+  return 0;
+}
+
+TEST(ProcessTest, ThreadsCallWhileTheDriverEnds) {
+  for (int round = 0; round < 5; round++) {
+    std::string output, error;
+    ASSERT_EQ(StartChild("calls_for_ever")->Finish(&output, &error), 0) << error;
+  }
 }
 
 SOFTGPU_CHILD(init) {

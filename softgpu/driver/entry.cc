@@ -13,6 +13,7 @@ namespace softgpu {
 namespace {
 
 std::atomic<Phase> phase{Phase::kOpen};
+constinit thread_local ThreadCalls calls;
 
 // Thread states hang on a pthread key instead of a thread_local object: its destructor can be taken back when
 // the library is unloaded.
@@ -58,17 +59,18 @@ void AwaitEndingThreads(std::unique_lock<std::mutex>& lock) {
   Threads().changed.wait(lock, [] { return Threads().ending == 0; });
 }
 
-// In the child of a process that had not called cuInit: the other threads are not there, nor their states
-// needed.
-void KeepOwnThread() {
+// In the child of a process that had not called cuInit: the other threads are not there, nor anything of
+// theirs needed.
+void ForgetOtherThreads() {
   auto* own = static_cast<ThreadState*>(pthread_getspecific(key));
   auto* list = new (&Threads()) ThreadList;
   if (own != nullptr) list->threads.push_back(own);
+  new (&CallGate()) Gate;
 }
 
 void ForkChild() {
   State* state = State::Get();
-  if (state == nullptr) return KeepOwnThread();
+  if (state == nullptr) return ForgetOtherThreads();
   SetPhase(Phase::kForked);
   state->AbandonAfterFork();
 }
@@ -102,6 +104,8 @@ __attribute__((destructor)) void Unload() {
 
 Phase CurrentPhase() { return phase.load(std::memory_order_acquire); }
 void SetPhase(Phase to) { phase.store(to, std::memory_order_release); }
+
+ThreadCalls& CurrentCalls() { return calls; }
 
 ThreadState* CurrentThread() {
   pthread_once(&key_once, MakeKey);
@@ -169,20 +173,22 @@ Entry::~Entry() {
   // The last reference may end here, and a context does not outlive the state.
   context_.reset();
   if (!inside_) return;
-  if (--thread_->depth == 0) CallGate().Leave();
+  if (--CurrentCalls().depth == 0) CallGate().Leave();
 }
 
 CUresult Entry::Admit(Need need) {
   if (CurrentPhase() == Phase::kForked) return CUDA_ERROR_NOT_INITIALIZED;
   if (CurrentPhase() == Phase::kClosed) return CUDA_ERROR_DEINITIALIZED;
+  ThreadCalls& thread_calls = CurrentCalls();
+  if (thread_calls.in_callback) return CUDA_ERROR_NOT_PERMITTED;
+  if (thread_calls.depth++ == 0) CallGate().Enter();
+  inside_ = true;
+  // Unload() waits for those inside that found the phase open; only they may look at what it frees.
+  if (CurrentPhase() != Phase::kOpen) return CUDA_ERROR_DEINITIALIZED;
   state_ = State::Get();
   if (state_ == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   thread_ = CurrentThread();
   if (thread_ == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (thread_->in_callback) return CUDA_ERROR_NOT_PERMITTED;
-  if (thread_->depth++ == 0) CallGate().Enter();
-  inside_ = true;
-  if (CurrentPhase() != Phase::kOpen) return CUDA_ERROR_DEINITIALIZED;
   if (need == Need::kInit) return CUDA_SUCCESS;
   if (thread_->stack.empty()) return CUDA_ERROR_INVALID_CONTEXT;
   context_ = state_->FindContext(thread_->stack.back());

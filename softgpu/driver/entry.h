@@ -7,7 +7,7 @@
 //   }
 //
 // Entry points never call one another. Only the plain names are written by hand: their _ptsz and _ptds
-// variants are generated (gen_driver.py), set ThreadState::per_thread_default and call the plain one.
+// variants are generated (gen_driver.py), set ThreadCalls::per_thread_default and call the plain one.
 #ifndef SOFTGPU_DRIVER_ENTRY_H_
 #define SOFTGPU_DRIVER_ENTRY_H_
 
@@ -32,32 +32,31 @@ enum class Need : uint8_t {
   kContext,     // and it is not broken
 };
 
-// What the driver knows of a thread. Freed when the thread ends.
+// What the driver knows of a thread. Freed when the thread ends, or the driver does: to be touched inside of
+// an Entry only.
 struct ThreadState {
   uint64_t number = 0;  // never used twice
   std::vector<CUcontext> stack;
-  int depth = 0;                    // entries the thread is inside of
-  bool per_thread_default = false;  // stream 0 of the call under way is the thread's own
-  bool in_callback = false;         // runs a function of the program for a stream: calls are not permitted
   CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 };
 // The calling thread's; null only when memory is exhausted.
 ThreadState* CurrentThread();
 
+// What the calling thread is at. Always there.
+struct ThreadCalls {
+  int depth = 0;                    // entries the thread is inside of
+  bool per_thread_default = false;  // stream 0 of the call under way is the thread's own
+  bool in_callback = false;         // runs a function of the program for a stream: calls are not permitted
+};
+ThreadCalls& CurrentCalls();
+
 // While a function of the program runs for a stream.
 class CallbackScope {
  public:
-  CallbackScope() : thread_(CurrentThread()) {
-    if (thread_ != nullptr) thread_->in_callback = true;
-  }
-  ~CallbackScope() {
-    if (thread_ != nullptr) thread_->in_callback = false;
-  }
+  CallbackScope() { CurrentCalls().in_callback = true; }
+  ~CallbackScope() { CurrentCalls().in_callback = false; }
   CallbackScope(const CallbackScope&) = delete;
   CallbackScope& operator=(const CallbackScope&) = delete;
-
- private:
-  ThreadState* const thread_;
 };
 
 // Where the driver is in its life.

@@ -10,17 +10,10 @@ namespace softgpu {
 
 class PerThreadDefault {
  public:
-  PerThreadDefault() : thread_(CurrentThread()) {
-    if (thread_ != nullptr) thread_->per_thread_default = true;
-  }
-  ~PerThreadDefault() {
-    if (thread_ != nullptr) thread_->per_thread_default = false;
-  }
+  PerThreadDefault() { CurrentCalls().per_thread_default = true; }
+  ~PerThreadDefault() { CurrentCalls().per_thread_default = false; }
   PerThreadDefault(const PerThreadDefault&) = delete;
   PerThreadDefault& operator=(const PerThreadDefault&) = delete;
-
- private:
-  ThreadState* const thread_;
 };
 
 }  // namespace softgpu

@@ -135,7 +135,7 @@ void Stream::set_attributes(const Attributes& attributes) {
 std::shared_ptr<Stream> ResolveStream(Context& context, CUstream handle, CUresult* error) {
   *error = CUDA_SUCCESS;
   bool per_thread =
-      handle == CU_STREAM_PER_THREAD || (handle == nullptr && CurrentThread()->per_thread_default);
+      handle == CU_STREAM_PER_THREAD || (handle == nullptr && CurrentCalls().per_thread_default);
   if (per_thread) return context.PerThreadStream();
   if (handle == nullptr || handle == CU_STREAM_LEGACY) return context.legacy_stream_ptr();
   std::shared_ptr<Stream> stream = State::Get()->streams.Find(handle);

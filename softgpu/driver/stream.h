@@ -88,7 +88,7 @@ class Stream {
 
 // The stream a handle means in the call under way: CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, a handle, or 0 =
 // the default stream, which is the per-thread one inside the _ptsz and _ptds variants
-// (ThreadState::per_thread_default). `context` is the current one; the stream of a handle may belong to
+// (ThreadCalls::per_thread_default). `context` is the current one; the stream of a handle may belong to
 // another. Null with CUDA_ERROR_INVALID_HANDLE or the sticky error of the stream's context in *error.
 std::shared_ptr<Stream> ResolveStream(Context& context, CUstream handle, CUresult* error);
 
