@@ -78,6 +78,19 @@ class FakeLibrary {
     delete comm;
     return ncclSuccess;
   }
+  // An abort by another thread may end the communicator meanwhile.
+  ncclResult_t Finalize(ncclComm_t comm) {
+    std::unique_lock<std::mutex> lock(mutex);
+    changed.wait(lock, [&] { return !finalize_blocks; });
+    if (comms.count(comm) == 0) return ncclSystemError;
+    comm->finalized = true;
+    return ncclSuccess;
+  }
+  void LetFinalize() {
+    std::lock_guard<std::mutex> lock(mutex);
+    finalize_blocks = false;
+    changed.notify_all();
+  }
   bool Has(ncclComm_t comm) {
     std::lock_guard<std::mutex> lock(mutex);
     return comms.count(comm) != 0;
@@ -96,8 +109,8 @@ class FakeLibrary {
   std::map<std::string, int> arrived;
   bool remote_ranks = false;  // nobody waits for those that are elsewhere
   bool refuse_inits = false;
+  bool finalize_blocks = false;
   std::atomic<int> ids{0}, issued{0};
-  std::atomic<bool> finalize_blocks{false};
   static thread_local int t_depth;
 };
 thread_local int FakeLibrary::t_depth = 0;
@@ -120,14 +133,10 @@ ncclResult_t FakeSplit(ncclComm_t comm, int color, int key, ncclComm_t* child, n
   if (color < 0) return *child = nullptr, ncclSuccess;
   return Fake().Init(child, comm->size, comm->id + " split " + std::to_string(color), key, nullptr);
 }
-ncclResult_t FakeFinalize(ncclComm_t comm) {
-  while (Fake().finalize_blocks.load()) std::this_thread::sleep_for(milliseconds(1));
-  comm->finalized = true;
-  return ncclSuccess;
-}
+ncclResult_t FakeFinalize(ncclComm_t comm) { return Fake().Finalize(comm); }
 ncclResult_t FakeDestroy(ncclComm_t comm) { return Fake().End(comm); }
 ncclResult_t FakeAbort(ncclComm_t comm) {
-  Fake().finalize_blocks.store(false);
+  Fake().LetFinalize();
   return Fake().End(comm);
 }
 ncclResult_t FakeAsyncError(ncclComm_t comm, ncclResult_t* state) {
@@ -499,7 +508,7 @@ TEST_F(NcclLibraryTest, AbortsWhatCannotBeFinalizedInTime) {
   InitTwo();
   std::thread([this] {
     EXPECT_STATUS_OK(Stop());
-    Fake().finalize_blocks.store(true);
+    Fake().finalize_blocks = true;
     {
       const libraries::LibraryWork work;
       GiveUpCliques(milliseconds(20));
