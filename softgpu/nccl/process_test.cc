@@ -244,7 +244,7 @@ SOFTGPU_CHILD(bad_buffer) {
   std::vector<ncclComm_t> comms(2);
   CHILD_CHECK(ncclCommInitAll(comms.data(), 2, nullptr) == ncclSuccess);
   const Stream first(0);
-  auto* second = new Stream(1);  // goes with its context
+  static auto* const second = new Stream(1);  // goes with its context
   const Buffer buffer(0, 64);
   CHILD_CHECK(ncclRecv(buffer.at(), 64, ncclInt8, 1, comms[0], first.get()) == ncclSuccess);
   CHILD_CHECK(ncclSend(reinterpret_cast<void*>(0x1000), 64, ncclInt8, 0, comms[1], second->get()) ==
@@ -282,8 +282,8 @@ SOFTGPU_CHILD(stale_graph) {
 SOFTGPU_CHILD(leaves) {
   std::vector<ncclComm_t> comms(2);
   CHILD_CHECK(ncclCommInitAll(comms.data(), 2, nullptr) == ncclSuccess);
-  auto* stream = new Stream(0);
-  auto* buffer = new Buffer(0, 64);
+  static auto* const stream = new Stream(0);
+  static auto* const buffer = new Buffer(0, 64);
   CHILD_CHECK(ncclRecv(buffer->at(), 64, ncclInt8, 1, comms[0], stream->get()) == ncclSuccess);
   CHILD_CHECK(stream->Query() == CUDA_ERROR_NOT_READY);
   Say("done");
