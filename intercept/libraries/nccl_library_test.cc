@@ -35,7 +35,7 @@ struct ncclComm {
   CUdevice device = -1;
   std::string id, net_name;
   int blocking = 1;
-  ncclResult_t state = ncclSuccess;
+  std::atomic<ncclResult_t> state{ncclSuccess};
   bool finalized = false;
   int operators = 0, buffers = 0, windows = 0;
 };
@@ -68,7 +68,7 @@ class FakeLibrary {
     comms.insert(comm.release());
     ++arrived[id];
     changed.notify_all();
-    if ((*place)->blocking == 0) return (*place)->state = ncclInProgress;
+    if ((*place)->blocking == 0) return ((*place)->state = ncclInProgress);
     if (t_depth == 0) changed.wait(lock, [&] { return arrived[id] >= size || remote_ranks; });
     return ncclSuccess;
   }

@@ -146,7 +146,10 @@ void State::DestroyContext(const std::shared_ptr<Context>& context, bool cancel)
     over_.push_back(context);
   }
   // What a stuck function of the program may still use is left alone.
-  if (!context->Close(cancel)) return;
+  if (!context->Close(cancel)) {
+    left_behind_.store(true);
+    return;
+  }
   RemoveObjectsOf(*context);
   memory_->ContextDestroyed(*context);
   if (client_ == nullptr) return;
@@ -249,7 +252,7 @@ bool State::Shutdown() {
   for (const std::shared_ptr<Context>& context : Contexts()) DestroyContext(context, true);
   if (client_ != nullptr) client_->Close();
   CallGate().Open();
-  if (!empty) return false;
+  if (!empty || left_behind_.load()) return false;
   the_state.store(nullptr, std::memory_order_release);
   delete this;
   return true;

@@ -94,7 +94,7 @@ class State final : public EventHandler {
   void OnDisconnected(const stasis::Status& why) override;
 
   // Ends everything: at exit, or when the library is unloaded. The phase is kClosed. False: a call of another
-  // thread did not return, and the state is still there for it.
+  // thread did not return, or a function of the program's, and the state is still there for it.
   bool Shutdown();
   // In the child after fork; async-signal-safe.
   void AbandonAfterFork();
@@ -116,6 +116,7 @@ class State final : public EventHandler {
   // Contexts that are over. Objects that another thread still uses may point to them, so they stay; they are
   // small.
   std::vector<std::shared_ptr<Context>> over_;
+  std::atomic<bool> left_behind_{false};  // a function that a context could not wait for still runs
   std::function<void(const CheckpointEvent&)> checkpoint_handler_;
   std::atomic<uint64_t> next_context_id_{1};
 };
