@@ -245,7 +245,7 @@ TEST(Processes, IpcHandlesOpenTheSameMemory) {
 SOFTGPU_CHILD(event_exporter) {
   UseDevice(0);
   CUevent event = nullptr, plain = nullptr;
-  CUstream stream = nullptr;
+  CUstream stream = nullptr, writer = nullptr;
   CUdeviceptr word = 0;
   CUipcEventHandle handle;
   constexpr unsigned kShared = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING;
@@ -253,6 +253,7 @@ SOFTGPU_CHILD(event_exporter) {
   CHILD_CHECK(cuEventCreate(&event, kShared) == CUDA_SUCCESS);
   CHILD_CHECK(cuEventCreate(&plain, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS);
   CHILD_CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+  CHILD_CHECK(cuStreamCreate(&writer, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
   CHILD_CHECK(cuMemAlloc(&word, 4) == CUDA_SUCCESS && cuMemsetD32(word, 0, 1) == CUDA_SUCCESS);
   CHILD_CHECK(cuIpcGetEventHandle(&handle, plain) == CUDA_ERROR_INVALID_VALUE);
   CHILD_CHECK(cuIpcGetEventHandle(&handle, event) == CUDA_SUCCESS);
@@ -262,7 +263,7 @@ SOFTGPU_CHILD(event_exporter) {
   CHILD_CHECK(cuEventRecord(event, stream) == CUDA_SUCCESS);
   Say(Hex(handle));
   WaitForParent();
-  CHILD_CHECK(cuMemsetD32(word, 1, 1) == CUDA_SUCCESS);
+  CHILD_CHECK(cuStreamWriteValue32(writer, word, 1, CU_STREAM_WRITE_VALUE_DEFAULT) == CUDA_SUCCESS);
   CHILD_CHECK(cuEventSynchronize(event) == CUDA_SUCCESS);
   Say("reached");
   pause();
