@@ -22,26 +22,6 @@ DeviceMask Lowest(DeviceMask mask, int count) {
 
 }  // namespace
 
-const char* ActionName(ActionKind kind) {
-  switch (kind) {
-    case ActionKind::kStart:
-      return "start";
-    case ActionKind::kPause:
-      return "pause";
-    case ActionKind::kResume:
-      return "resume";
-    case ActionKind::kMigrate:
-      return "migrate";
-    case ActionKind::kCheckpoint:
-      return "checkpoint";
-    case ActionKind::kShrink:
-      return "shrink";
-    case ActionKind::kGrow:
-      return "grow";
-  }
-  return "unknown";
-}
-
 int CountDevices(const Placement& placement) {
   int count = 0;
   for (const NodeShare& share : placement) count += __builtin_popcountll(share.devices);

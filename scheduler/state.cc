@@ -56,11 +56,7 @@ void State::Wait(Job& job, JobPhase phase) {
   if (waiting_count_++ == 0) waited_since_ = now_;
 }
 
-Time State::LeaseEnd(const Job& job) const {
-  const Time end = now_ + LeaseOf(job);
-  if (settings_.lease_grid == 0) return end;
-  return (end + settings_.lease_grid - 1) / settings_.lease_grid * settings_.lease_grid;
-}
+Time State::LeaseEnd(const Job& job) const { return now_ + LeaseOf(job); }
 
 void State::Place(Job& job, const Placement& placement, Time stall) {
   devices_.Take(placement);
@@ -101,17 +97,10 @@ void State::Apply(const Action& action, Time stall) {
       Unplace(job);
       return Wait(job, JobPhase::kPaused);
     case ActionKind::kMigrate:
-    case ActionKind::kShrink:
-    case ActionKind::kGrow:
       STASIS_CHECK(job.phase == JobPhase::kRunning);
-      if (action.kind == ActionKind::kMigrate) ++job.migrations;
+      ++job.migrations;
       Unplace(job);
       return Place(job, action.to, stall);
-    case ActionKind::kCheckpoint:
-      STASIS_CHECK(job.phase == JobPhase::kRunning);
-      job.progress = ProgressOf(job);
-      job.progress_at = std::max(job.progress_at, now_) + stall;
-      return;
   }
 }
 

@@ -22,9 +22,6 @@ struct Settings {
   Time lease = 900 * kSecond;
   int window_leases = 24;
   Time starvation = 6 * 3600 * kSecond;
-  // Leases end at multiples of this, so that few decisions have many devices to choose from; 0: where they
-  // end.
-  Time lease_grid = 0;
 };
 
 enum class JobPhase : uint8_t { kPending, kRunning, kPaused, kDone };
@@ -33,7 +30,7 @@ struct Job {
   JobSpec spec;
   JobPhase phase = JobPhase::kPending;
   Placement placement;     // while running
-  int gpus = 0;            // held; differs from spec.gpus only for elastic jobs
+  int gpus = 0;            // held: spec.gpus or none
   Time waiting_since = 0;  // while pending or paused
   Time lease_end = 0;      // of the first lease of this run; later ones follow it without a gap
   Time progress = 0;       // of spec.duration, up to `progress_at`

@@ -46,19 +46,16 @@ struct JobSpec {
   int priority = 0;   // a higher class preempts lower ones within their lease
   double weight = 1;  // among its tenant's jobs
   int64_t active_bytes_per_gpu = 0;
-  Time lease = 0;        // its own lease term, from what pausing it costs; 0: the cluster's
-  bool elastic = false;  // may be run on fewer or more devices than `gpus`
-  int min_gpus = 0, max_gpus = 0;
+  Time lease = 0;  // its own lease term, from what pausing it costs; 0: the cluster's
 };
 
-enum class ActionKind : uint8_t { kStart, kPause, kResume, kMigrate, kCheckpoint, kShrink, kGrow };
-const char* ActionName(ActionKind kind);
+enum class ActionKind : uint8_t { kStart, kPause, kResume, kMigrate };
 
 // One step of a decision. Actions are carried out in their order: what a pause frees a later start may take.
 struct Action {
   ActionKind kind = ActionKind::kStart;
   JobId job = 0;
-  Placement to;  // start, resume, migrate, shrink, grow
+  Placement to;  // empty for a pause
 };
 
 }  // namespace stasis::scheduler

@@ -54,8 +54,7 @@ Time CostLine::Of(int64_t bytes_per_gpu) const {
   return static_cast<Time>(std::llround(std::max(0.0, fixed + bytes) * kSecond));
 }
 
-// scripts/bench.sh pause on softgpu: pause with residency host and its resume at 2 GiB; a checkpoint's
-// standstill and a restore. PCIe 4 speeds are of the same order.
+// No fit: of the order that scripts/bench.sh pause shows on softgpu with memory held in the host.
 CostModel CostModel::Default() {
   CostModel model;
   model.pause = {0.06, 1.5e9};

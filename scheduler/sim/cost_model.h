@@ -25,7 +25,7 @@ struct CostModel {
 
   // Everything free.
   static CostModel Free() { return {}; }
-  // The fit of the project's own benchmarks, for who has measured nothing yet.
+  // For who has measured nothing yet; the right order of magnitude and no more.
   static CostModel Default();
   // JSON: {"pause": {"fixed_s": 0.2, "bytes_per_s": 5e9}, ...}. kInvalidArgument names what is wrong.
   static Result<CostModel> FromJson(std::string_view text, const std::string& name);

@@ -168,10 +168,19 @@ class Simulator {
     if (options_.lease_budget > 0)
       spec.lease =
           LeaseFor(options_.costs, spec.active_bytes_per_gpu, options_.lease_budget, options_.least_lease);
+    if (options_.failures.mean_time_between != 0) AddImages(&spec);
     ASSIGN_OR_RETURN(const JobId id, state_.Submit(spec));
     extra_.resize(id + 1);
     extra_[id].sliding = sliding_.Arrive(state_.now(), spec);
     return {};
+  }
+
+  // The standstills of its images lengthen a job.
+  void AddImages(JobSpec* spec) {
+    const Time images = spec->duration / options_.failures.checkpoint_interval;
+    const Time cost = images * options_.costs.checkpoint.Of(spec->active_bytes_per_gpu);
+    spec->duration += cost;
+    result_.overhead += spec->gpus * static_cast<double>(cost);
   }
 
   void Finish(JobId id) {
@@ -241,11 +250,7 @@ class Simulator {
       case ActionKind::kResume:
         return leaving + (evicted(action.job) ? options_.costs.restart : options_.costs.resume).Of(bytes);
       case ActionKind::kMigrate:
-      case ActionKind::kShrink:
-      case ActionKind::kGrow:
         return leaving + options_.costs.migrate.Of(bytes);
-      case ActionKind::kCheckpoint:
-        return options_.costs.checkpoint.Of(bytes);
       case ActionKind::kStart:
       case ActionKind::kPause:
         return leaving;

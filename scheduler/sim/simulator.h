@@ -18,7 +18,8 @@ namespace stasis::scheduler {
 struct Failures {
   Time mean_time_between = 0;  // of one node; 0: nodes do not fail
   Time repair = 3600 * kSecond;
-  Time checkpoint_interval = 1800 * kSecond;  // what a job loses is at most this
+  // What a job loses is at most this; where nodes fail, each of its images costs CostModel::checkpoint.
+  Time checkpoint_interval = 1800 * kSecond;
   uint64_t seed = 1;
 };
 

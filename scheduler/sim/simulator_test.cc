@@ -116,6 +116,19 @@ TEST(SimulatorTest, NodesFailAndEveryJobFinishesAllTheSame) {
   EXPECT_LE(held, 16.0 * static_cast<double>(result->end));
 }
 
+TEST(SimulatorTest, ImagesCostTimeWhereNodesFail) {
+  const Trace trace{{{"a", 1}}, {MakeJob(0, 0, 4, 100)}, 0};
+  SimOptions options = OneNode("fifo");
+  options.costs.checkpoint = {2, 0};
+  options.failures.mean_time_between = Time{1} << 50;
+  options.failures.checkpoint_interval = 30 * kSecond;
+  const Result<SimResult> result = Simulate(trace, options);
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_EQ(result->node_failures, 0);
+  EXPECT_EQ(End(*result, 0), 100 + 3 * 2);
+  EXPECT_DOUBLE_EQ(result->overhead, 4.0 * 6 * kSecond);
+}
+
 TEST(SimulatorTest, TheSameSeedGivesTheSameReport) {
   SimOptions options;
   options.shape = {4, 4, 2};

@@ -1,6 +1,7 @@
 """A program that does one step a line of its input and ends at `q`."""
 
 import os
+import pathlib
 import subprocess
 
 from softgpu import die_with_parent
@@ -33,6 +34,14 @@ class StepProgram:
         self.process.kill()
         self.process.communicate()
 
-    def threads_and_descriptors(self):
-        folder = f"/proc/{self.process.pid}/"
-        return len(os.listdir(folder + "task")), len(os.listdir(folder + "fd"))
+    def thread_names(self):
+        names = []
+        for task in pathlib.Path(f"/proc/{self.process.pid}/task").iterdir():
+            try:
+                names.append((task / "comm").read_text(encoding="utf-8").strip())
+            except FileNotFoundError:
+                continue  # it has ended meanwhile
+        return sorted(names)
+
+    def descriptors(self):
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))

@@ -18,6 +18,7 @@ MIB = 1 << 20
 # Each handle of softgpu's hides as much.
 HIDDEN_OF_BLAS, HIDDEN_OF_DNN = 8 * MIB, 4 * MIB
 NOT_INITIALIZED, BAD_PARAM = 1, 2000
+WORKER = "softgpu-worker"
 TAKE_ALL_MEMORY = """
 import ctypes, sys
 cuda = ctypes.CDLL(sys.argv[1])
@@ -113,19 +114,20 @@ class ManyTest(LibrariesTest):
             with self.subTest(strategy):
                 program, task, _ = self.managed(built("tests/programs/libraries"), "state")
                 program.step(1)
-                seen, threads = [], []
+                seen, workers = [], []
                 for i in range(40 if FULL else 12):
                     self.cycle(task, strategy)
                     program.step(i + 2)
                     status = task.status()
-                    tasks, descriptors = program.threads_and_descriptors()
-                    threads.append(tasks)
+                    threads = program.thread_names()
+                    workers.append(threads.count(WORKER))
                     seen.append((status["records"], status["allocations"], status["allocated_bytes"], status["extents"],
-                                 status["threads"], descriptors))
+                                 status["threads"], program.descriptors(),
+                                 *(name for name in threads if name != WORKER)))
                 self.assertEqual(set(seen[2:]), {seen[-1]})
-                # The device starts a worker more when two pieces of its work happen to overlap; a thread that each cycle
-                # left would be ten and more.
-                self.assertLess(max(threads[2:]) - min(threads[2:]), 5, threads)
+                # The device starts a worker more when two pieces of its work happen to overlap; one that each cycle left
+                # would be ten and more.
+                self.assertLess(max(workers[2:]) - min(workers[2:]), 5, workers)
                 self.assertEqual(program.finish()[1], 0)
                 task.close()
 
