@@ -128,11 +128,12 @@ Status NcclStatus(ncclResult_t result, const CommRecord& comm, const char* call)
   return Errorf(StatusCode::kDriver, "%s: %s answers %d", Rank(comm).c_str(), call, static_cast<int>(result));
 }
 
-// A communicator that does not block says when it is ready.
-ncclResult_t AwaitReady(ncclComm_t real, const Deadline& deadline) {
+// A communicator that does not block says when it is ready. `ask` is ncclCommGetAsyncError.
+template <typename Ask>
+ncclResult_t AwaitReady(const Ask& ask, const Deadline& deadline) {
   for (;;) {
     ncclResult_t state = ncclInProgress;
-    const ncclResult_t result = Real().ncclCommGetAsyncError(real, &state);
+    const ncclResult_t result = ask(&state);
     if (result != ncclSuccess) return result;
     if (state != ncclInProgress || deadline.Expired()) return state;
     std::this_thread::sleep_for(kPoll);  // there is no other way to be told
@@ -179,19 +180,44 @@ void SetAside(const Whole& clique, bool failed) {
   }
 }
 
+// Aborting a communicator frees it: after that nobody may name it, only return from a call that is inside.
+class Finalizing {
+ public:
+  explicit Finalizing(const std::vector<CommPtr>& comms) : comms_(comms) {}
+  void Abort() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    aborted_ = true;
+    for (const CommPtr& comm : comms_) (void)Real().ncclCommAbort(comm->real);
+  }
+  bool aborted() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return aborted_;
+  }
+  ncclResult_t State(const CommRecord& comm, ncclResult_t* state) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return aborted_ ? ncclInvalidUsage : Real().ncclCommGetAsyncError(comm.real, state);
+  }
+
+ private:
+  const std::vector<CommPtr>& comms_;
+  std::mutex mutex_;
+  bool aborted_ = false;
+};
+
 // Finalising waits for the device and for peers; all ranks are here and idle, so it is quick or stuck.
 // False when the communicators had to be aborted, and are gone.
 bool Finalize(const std::vector<CommPtr>& comms, Duration time) {
-  Watchdog watchdog(time, [&comms] {
-    for (const CommPtr& comm : comms) (void)Real().ncclCommAbort(comm->real);
-  });
+  Finalizing ending(comms);
+  Watchdog watchdog(time, [&ending] { ending.Abort(); });
   (void)Real().ncclGroupStart();
   for (const CommPtr& comm : comms) {
+    if (ending.aborted()) break;
     const DeviceOf device(*comm);
     (void)Real().ncclCommFinalize(comm->real);
   }
   (void)Real().ncclGroupEnd();
-  for (const CommPtr& comm : comms) (void)AwaitReady(comm->real, Deadline::After(time));
+  for (const CommPtr& comm : comms)
+    (void)AwaitReady([&](ncclResult_t* state) { return ending.State(*comm, state); }, Deadline::After(time));
   return !watchdog.Stop();
 }
 
@@ -242,7 +268,13 @@ Status InitAll(const Whole& clique, std::vector<ncclComm_t>* made) {
   if (status.ok()) status = ended;
   const Deadline deadline = Deadline::After(kInitTime);
   for (size_t i = 0; status.ok() && i < made->size(); ++i)
-    status = NcclStatus(AwaitReady((*made)[i], deadline) == ncclSuccess ? ncclSuccess : ncclInternalError,
+    status = NcclStatus(AwaitReady(
+                            [real = (*made)[i]](ncclResult_t* state) {
+                              return Real().ncclCommGetAsyncError(real, state);
+                            },
+                            deadline) == ncclSuccess
+                            ? ncclSuccess
+                            : ncclInternalError,
                         *clique.comms[i], "making it again");
   return status;
 }
