@@ -128,9 +128,9 @@ Status NcclStatus(ncclResult_t result, const CommRecord& comm, const char* call)
   return Errorf(StatusCode::kDriver, "%s: %s answers %d", Rank(comm).c_str(), call, static_cast<int>(result));
 }
 
-// A communicator that does not block says when it is ready. `ask` is ncclCommGetAsyncError.
+// A communicator that does not block says when it is ready. `ask` is ncclCommGetAsyncError's question.
 template <typename Ask>
-ncclResult_t AwaitReady(const Ask& ask, const Deadline& deadline) {
+ncclResult_t AwaitAnswer(const Ask& ask, const Deadline& deadline) {
   for (;;) {
     ncclResult_t state = ncclInProgress;
     const ncclResult_t result = ask(&state);
@@ -138,6 +138,11 @@ ncclResult_t AwaitReady(const Ask& ask, const Deadline& deadline) {
     if (state != ncclInProgress || deadline.Expired()) return state;
     std::this_thread::sleep_for(kPoll);  // there is no other way to be told
   }
+}
+
+ncclResult_t AwaitReady(ncclComm_t real, const Deadline& deadline) {
+  return AwaitAnswer([real](ncclResult_t* state) { return Real().ncclCommGetAsyncError(real, state); },
+                     deadline);
 }
 
 // ---- Giving up
@@ -217,7 +222,7 @@ bool Finalize(const std::vector<CommPtr>& comms, Duration time) {
   }
   (void)Real().ncclGroupEnd();
   for (const CommPtr& comm : comms)
-    (void)AwaitReady([&](ncclResult_t* state) { return ending.State(*comm, state); }, Deadline::After(time));
+    (void)AwaitAnswer([&](ncclResult_t* state) { return ending.State(*comm, state); }, Deadline::After(time));
   return !watchdog.Stop();
 }
 
@@ -268,13 +273,7 @@ Status InitAll(const Whole& clique, std::vector<ncclComm_t>* made) {
   if (status.ok()) status = ended;
   const Deadline deadline = Deadline::After(kInitTime);
   for (size_t i = 0; status.ok() && i < made->size(); ++i)
-    status = NcclStatus(AwaitReady(
-                            [real = (*made)[i]](ncclResult_t* state) {
-                              return Real().ncclCommGetAsyncError(real, state);
-                            },
-                            deadline) == ncclSuccess
-                            ? ncclSuccess
-                            : ncclInternalError,
+    status = NcclStatus(AwaitReady((*made)[i], deadline) == ncclSuccess ? ncclSuccess : ncclInternalError,
                         *clique.comms[i], "making it again");
   return status;
 }
