@@ -1,6 +1,7 @@
 #include "intercept/libraries/library.h"
 
 #include <algorithm>
+#include <iterator>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -30,6 +31,44 @@ Status SettleLibraries(const Deadline& deadline, std::vector<TaskBlocker>* block
   return {};
 }
 
+Status Library::Advance(const CutTargets&, Duration quiet, const Deadline& deadline, CutReport* report) {
+  const Deadline round = Deadline::At(std::min(deadline.when(), Deadline::After(quiet).when()));
+  const Status status = Settle(round, &report->missing);
+  report->settled = status.ok();
+  return status.code() == StatusCode::kTimeout ? Status() : status;
+}
+
+Result<CutReport> AdvanceLibraries(const CutTargets& targets, Duration quiet, const Deadline& deadline) {
+  CutReport whole;
+  whole.settled = true;
+  for (Library* library : InOrder()) {
+    CutReport report;
+    RETURN_IF_ERROR(library->Advance(targets, quiet, deadline, &report).WithContext(library->Name()));
+    whole.settled = whole.settled && report.settled;
+    whole.events += report.events;
+    whole.making = whole.making || report.making;
+    std::move(report.ranks.begin(), report.ranks.end(), std::back_inserter(whole.ranks));
+    std::move(report.meetings.begin(), report.meetings.end(), std::back_inserter(whole.meetings));
+    std::move(report.missing.begin(), report.missing.end(), std::back_inserter(whole.missing));
+  }
+  return whole;
+}
+
+bool LibrariesNeedRejoin() {
+  const std::vector<Library*> libraries = InOrder();
+  return std::any_of(libraries.begin(), libraries.end(),
+                     [](const Library* library) { return library->NeedsRejoin(); });
+}
+
+Result<std::vector<CommReport>> ReportComms() {
+  std::vector<CommReport> all;
+  for (Library* library : InOrder()) {
+    ASSIGN_OR_RETURN(std::vector<CommReport> comms, library->ReportComms());
+    std::move(comms.begin(), comms.end(), std::back_inserter(all));
+  }
+  return all;
+}
+
 Status CheckLibraries() {
   for (Library* library : InOrder()) RETURN_IF_ERROR(library->Check().WithContext(library->Name()));
   return {};
@@ -40,15 +79,29 @@ Status GiveUpLibraries() {
   return {};
 }
 
-Status RebuildLibraries() {
+namespace {
+
+// Goes on past errors, and returns the first.
+template <typename Make>
+Status MakeAgain(const Make& make) {
   std::vector<Library*> libraries = InOrder();
   std::reverse(libraries.begin(), libraries.end());
   Status first;
   for (Library* library : libraries) {
-    Status status = library->Rebuild().WithContext(library->Name());
+    Status status = make(*library).WithContext(library->Name());
     if (first.ok()) first = std::move(status);
   }
   return first;
+}
+
+}  // namespace
+
+Status RebuildLibraries() {
+  return MakeAgain([](Library& library) { return library.Rebuild(); });
+}
+
+Status RejoinLibraries(const CommRejoin& rejoin) {
+  return MakeAgain([&rejoin](Library& library) { return library.Rejoin(rejoin); });
 }
 
 void ResetLibrariesAfterFork() { new (&g_mutex) std::mutex; }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/rank_protocol.h"
 #include "base/status.h"
 #include "base/task_protocol.h"
 
@@ -30,6 +31,19 @@ class Library {
   // has in flight can come to its end without a call that is held at the gate, letting held calls pass where
   // it must (AdmitHeldCall). kTimeout at the deadline, with `blockers` naming the calls that are missing.
   virtual Status Settle(const Deadline&, std::vector<TaskBlocker>*) { return {}; }
+  // While the library gate is closed and the driver's lets the libraries pass: lets held calls pass where
+  // what the library has in flight, here or in other processes, waits for them (AdmitHeldCall). Returns, with
+  // `report` filled in, when nothing is missing here, when nothing has moved for `quiet`, or at the deadline.
+  // An error is for good: what the program holds forbids to wait.
+  virtual Status Advance(const CutTargets& targets, Duration quiet, const Deadline& deadline,
+                         CutReport* report);
+  // It has given up what only several processes together can make again.
+  virtual bool NeedsRejoin() const { return false; }
+  // What that is, with a fresh id from the process of rank 0. After GiveUp().
+  virtual Result<std::vector<CommReport>> ReportComms() { return std::vector<CommReport>(); }
+  // As Rebuild(), for what has ranks in other processes, too: what has no id in `rejoin` is not made again,
+  // and answers accordingly.
+  virtual Status Rejoin(const CommRejoin&) { return Rebuild(); }
   // kUnsupported, naming the call that made it, when the program holds something that cannot be rebuilt.
   // Nothing has been touched yet.
   virtual Status Check() { return {}; }
@@ -46,10 +60,15 @@ void Register(Library* library);
 
 // ---- For the pause (task_server.cc). Each goes over the registered libraries; messages name the library.
 Status SettleLibraries(const Deadline& deadline, std::vector<TaskBlocker>* blockers);
+// One round of all of them: their reports as one.
+Result<CutReport> AdvanceLibraries(const CutTargets& targets, Duration quiet, const Deadline& deadline);
 Status CheckLibraries();
 Status GiveUpLibraries();
 // Goes on past the errors of single libraries and reports the first.
 Status RebuildLibraries();
+Status RejoinLibraries(const CommRejoin& rejoin);
+Result<std::vector<CommReport>> ReportComms();
+bool LibrariesNeedRejoin();
 
 // In a child after fork(2): another thread may have held the lock.
 void ResetLibrariesAfterFork();
