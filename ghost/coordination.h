@@ -26,9 +26,13 @@ enum class VotePoint : int {
   kDrained = 0,  // of a pause: every rank stands still as it is; afterwards communicators are given up
   kHeld,         // of a pause: released and stored
   kDumped,       // of a checkpoint: everything of the image is there
-  kCommitted,    // of a checkpoint: each rank's image is in the store; afterwards the job's is, too
-  kRevived,      // of a restore or resume: everything is there again but communicators
-  kJoined,       // communicators, too; afterwards the programs run
+  kSaved,  // of a checkpoint: what each rank has claimed is in the store, and stays until its operation ends;
+           // asked within the step that commits, each rank's manifest is written afterwards
+  kCommitted,  // of a checkpoint: each rank's image is in the store; afterwards the job's is, too
+  kLoaded,  // of a restore: the chunks that each rank reads for its node are on its devices; asked within the
+            // step that revives, the other chunks are copied from device to device afterwards
+  kRevived,  // of a restore or resume: everything is there again but communicators
+  kJoined,   // communicators, too; afterwards the programs run
 };
 const char* VotePointName(VotePoint point);
 
@@ -49,7 +53,8 @@ class Coordination {
   // Ids for the communicators of this task's processes.
   virtual Result<std::vector<CommId>> Join(const std::vector<CommReport>& mine, const Deadline& deadline) = 0;
   // For each chunk whether this rank is to copy and write it; one that is another rank's is in the store
-  // before the vote kCommitted has ended. Any thread.
+  // when the vote kSaved has ended. Asked again within the same operation, a rank is told the same. Any
+  // thread, several at once.
   virtual Result<std::vector<bool>> Claim(std::span<const Hash128> chunks) = 0;
   // This rank has failed: every other one's next question is answered with that.
   virtual void Fail(const Status& status) = 0;
