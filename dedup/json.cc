@@ -41,6 +41,13 @@ Result<Json> ParseJsonObject(std::string_view text) {
   return json;
 }
 
+Result<Json> ParseJsonList(std::string_view text) {
+  if (TooDeep(text)) return Status(StatusCode::kCorrupt, "this JSON is nested too deeply");
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_array()) return Status(StatusCode::kCorrupt, "this is no JSON list");
+  return json;
+}
+
 std::string JsonText(const Json& json, int indent) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }

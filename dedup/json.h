@@ -19,6 +19,8 @@ using Json = nlohmann::json;
 
 // kCorrupt when `text` is no JSON object, or one that is nested more than a hundred levels deep.
 Result<Json> ParseJsonObject(std::string_view text);
+// The same for a list.
+Result<Json> ParseJsonList(std::string_view text);
 // Bytes that are no UTF-8 become U+FFFD: text for people may hold file names of any kind.
 std::string JsonText(const Json& json, int indent = -1);
 
