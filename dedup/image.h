@@ -78,9 +78,10 @@ struct ImageManifest;  // image_manifest.h
 struct ImageCounts {
   uint64_t bytes = 0;         // of streams and files
   uint64_t zero_bytes = 0;    // in all-zero chunks
-  uint64_t unique_bytes = 0;  // before compression, without zeros; of a writer: once it is committed
+  uint64_t unique_bytes = 0;  // before compression, without zeros; of a writer: once it is prepared
   uint64_t added_bytes = 0;   // what writing it added to packs; writer only
   uint64_t new_bytes = 0;     // the same before compression
+  uint64_t others_bytes = 0;  // before compression, what other writers have brought; as unique_bytes
   uint64_t manifest_bytes = 0;
 };
 
@@ -90,7 +91,12 @@ struct ImageFile {
   uint64_t size = 0;
 };
 
-// Thread-safe but for Create and Commit.
+// Whose each of some chunks is, of writers that write to one store at the same time and commit together: true
+// for those that the asking one is to bring. The chunks are distinct, not zero, and not in the store as far
+// as the asking one knows. Called by several threads at once.
+using ChunkClaim = std::function<Result<std::vector<bool>>(std::span<const Hash128> chunks)>;
+
+// Thread-safe but for Create, ShareWith, Prepare and Commit.
 class ImageWriter {
  public:
   // `task` is a plain name, `id` six digits or kHeldImage. kAlreadyExists when `id` is committed, or another
@@ -102,14 +108,17 @@ class ImageWriter {
   ImageWriter(const ImageWriter&) = delete;
   ImageWriter& operator=(const ImageWriter&) = delete;
 
+  // Before anything is added. What is another writer's is neither compressed nor written here, only named.
+  // All of them call Prepare(), and none Commit() before all have done so.
+  void ShareWith(ChunkClaim claim);
   // Before its pieces are written.
   Status AddStream(const std::string& name, std::vector<Segment> segments);
   const StreamLayout& Layout(const std::string& name) const;
   // Each piece of each stream is written once, by whichever thread. `bytes` is the whole piece.
   Status WritePiece(const std::string& name, size_t piece, std::span<const std::byte> bytes);
   // Instead: the hashes of a piece's chunks, where they are known without the bytes. Sets wanted[i] for those
-  // whose bytes the store lacks; they follow by WriteChunk(). Of equal ones the first is wanted. All-zero
-  // chunks are to be offered as kZeroChunk, and are never wanted.
+  // whose bytes the store lacks and no other writer brings; they follow by WriteChunk(). Of equal ones the
+  // first is wanted. All-zero chunks are to be offered as kZeroChunk, and are never wanted.
   Status OfferPiece(const std::string& name, size_t piece, std::span<const Hash128> hashes,
                     std::vector<bool>* wanted);
   // `chunk` counts in the stream. The bytes are hashed again: kCorrupt when they are not what was offered.
@@ -120,8 +129,13 @@ class ImageWriter {
   Status AddFolder(const std::string& name, const std::string& path,
                    const std::function<std::vector<Segment>(const std::string& file, uint64_t size)>&
                        segments_of = nullptr);
-  // Everything that was added must have been written. Packs, manifest, rename, all on stable storage. Once;
-  // after an error the image is gone.
+  // Everything that was added must have been written. The packs are on stable storage and visible to other
+  // writers afterwards, the manifest is there but for its name. Once; nothing is added afterwards.
+  Status Prepare(const Json& meta);
+  // The manifest gets its name, on stable storage. kFailedPrecondition: what another writer was to bring is
+  // not in the store. Once; after an error the image is gone.
+  Status Commit();
+  // Both.
   Status Commit(const Json& meta);
 
   const std::string& id() const;

@@ -61,6 +61,13 @@ Status ImageSlot::WriteTemporary(std::span<const std::byte> manifest) {
   return file->Sync();
 }
 
+// The manifest is written out before the packs become visible, so that a full disk is noticed while the
+// writer can still take everything back; it gets its name after them.
+Status ImageSlot::Prepare(StoreWriter* writer, std::span<const std::byte> manifest) {
+  RETURN_IF_ERROR(WriteTemporary(manifest));
+  return writer->Finish();
+}
+
 Status ImageSlot::Publish() {
   FileSystem& files = store_->files();
   RETURN_IF_ERROR(files.Rename(temporary_, path_));
@@ -70,11 +77,8 @@ Status ImageSlot::Publish() {
   return synced;
 }
 
-// The manifest is written out before the packs become visible, so that a full disk is noticed while the
-// writer can still take everything back; it gets its name after them.
 Status ImageSlot::Commit(StoreWriter* writer, std::span<const std::byte> manifest) {
-  RETURN_IF_ERROR(WriteTemporary(manifest));
-  RETURN_IF_ERROR(writer->Finish());
+  RETURN_IF_ERROR(Prepare(writer, manifest));
   return Publish();
 }
 

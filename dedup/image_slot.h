@@ -31,15 +31,17 @@ class ImageSlot {
   ImageSlot(const ImageSlot&) = delete;
   ImageSlot& operator=(const ImageSlot&) = delete;
 
-  // Makes the manifest and all that `writer` was given durable and visible. Once; after an error there is no
-  // image.
+  // Makes all that `writer` was given durable and visible, and the manifest durable. Once.
+  Status Prepare(StoreWriter* writer, std::span<const std::byte> manifest);
+  // The manifest becomes visible. Once, after Prepare(); after an error of either there is no image.
+  Status Publish();
+  // Both.
   Status Commit(StoreWriter* writer, std::span<const std::byte> manifest);
 
  private:
   ImageSlot(std::shared_ptr<Store> store, std::string path);
   Status Lock(const std::string& name);
   Status WriteTemporary(std::span<const std::byte> manifest);
-  Status Publish();
 
   const std::shared_ptr<Store> store_;
   const std::string path_;

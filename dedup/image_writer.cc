@@ -1,13 +1,13 @@
 #include <atomic>
 #include <mutex>
-#include <set>
-#include <tuple>
+#include <unordered_set>
 
 #include "base/files.h"
 #include "dedup/image.h"
 #include "dedup/image_folder.h"
 #include "dedup/image_manifest.h"
 #include "dedup/image_slot.h"
+#include "dedup/live_chunks.h"
 
 namespace stasis {
 namespace {
@@ -15,11 +15,7 @@ namespace {
 // A chunk of a stream on its way. A piece that failed half way leaves kTaken behind, and so no commit.
 enum class ChunkState : uint8_t { kMissing, kTaken, kWanted, kGiven };
 
-struct HashLess {
-  bool operator()(const Hash128& a, const Hash128& b) const {
-    return std::tie(a.high, a.low) < std::tie(b.high, b.low);
-  }
-};
+using HashSet = std::unordered_set<Hash128, HashLowBits>;
 
 struct StreamState {
   explicit StreamState(StreamLayout of)
@@ -61,10 +57,12 @@ struct ImageWriter::State {
   mutable std::mutex mutex;
   Streams streams;                         // guarded by mutex; a stream stays where it is
   std::map<std::string, Streams> folders;  // the same
-  // Offered and wanted: a second one of the same content need not be brought. Guarded by mutex.
-  std::set<Hash128, HashLess> promised;
-  std::atomic<uint64_t> bytes{0}, zero_bytes{0}, unique_bytes{0}, manifest_bytes{0};
-  bool committed = false;
+  ChunkClaim claim;                        // set before there is anything to write
+  // Met, and not in the store then: a second one of the same content need not be brought. Guarded by mutex.
+  HashSet promised;
+  HashSet others;  // of these, what other writers bring; guarded by mutex
+  std::atomic<uint64_t> bytes{0}, zero_bytes{0}, unique_bytes{0}, others_bytes{0}, manifest_bytes{0};
+  bool prepared = false, committed = false;
 
   uint64_t chunk_bytes() const { return store->options().chunk_bytes; }
 
@@ -98,45 +96,76 @@ struct ImageWriter::State {
     stream->states[chunk] = ChunkState::kGiven;
   }
 
-  Status PutChunk(StreamState* stream, size_t chunk, std::span<const std::byte> raw) {
-    RETURN_IF_ERROR(stream->Take(chunk, ChunkState::kMissing));
-    Hash128 hash = kZeroChunk;
-    if (!AllZero(raw)) {
-      hash = HashBytes(raw);
-      RETURN_IF_ERROR(chunks->Put(hash, raw));
-    }
-    Given(stream, chunk, hash);
-    return Status();
-  }
-
   Status PutPiece(StreamState* stream, const Piece& piece, std::span<const std::byte> raw) {
     if (raw.size() != piece.size) return Status(StatusCode::kInvalidArgument, "not the size of the piece");
-    for (size_t chunk = piece.first_chunk; chunk < piece.first_chunk + piece.chunks; ++chunk) {
-      uint64_t at = stream->layout.ChunkOffset(chunk) - piece.offset;
-      RETURN_IF_ERROR(PutChunk(stream, chunk, raw.subspan(at, stream->layout.ChunkSize(chunk))));
+    auto bytes_of = [&](size_t i) {
+      size_t chunk = piece.first_chunk + i;
+      return raw.subspan(stream->layout.ChunkOffset(chunk) - piece.offset, stream->layout.ChunkSize(chunk));
+    };
+    std::vector<Hash128> hashes(piece.chunks, kZeroChunk);
+    for (size_t i = 0; i < piece.chunks; ++i) {
+      RETURN_IF_ERROR(stream->Take(piece.first_chunk + i, ChunkState::kMissing));
+      if (!AllZero(bytes_of(i))) hashes[i] = HashBytes(bytes_of(i));
+    }
+    ASSIGN_OR_RETURN(std::vector<bool> wanted, Wanted(hashes));
+    for (size_t i = 0; i < piece.chunks; ++i) {
+      if (wanted[i]) RETURN_IF_ERROR(chunks->Put(hashes[i], bytes_of(i)));
+      Given(stream, piece.first_chunk + i, hashes[i]);
     }
     return Status();
   }
 
-  // Whether the bytes of an offered chunk are to be brought.
-  Result<bool> Wanted(const Hash128& hash) {
-    if (hash == kZeroChunk) return false;
-    ASSIGN_OR_RETURN(bool known, chunks->Has(hash));
-    if (known) return false;
-    std::lock_guard lock(mutex);
-    return promised.insert(hash).second;
+  // Of each chunk whether its bytes are to be brought here.
+  Result<std::vector<bool>> Wanted(std::span<const Hash128> hashes) {
+    std::vector<bool> wanted(hashes.size());
+    std::vector<Hash128> asked;
+    std::vector<size_t> places;
+    for (size_t i = 0; i < hashes.size(); ++i) {
+      if (hashes[i] == kZeroChunk) continue;
+      ASSIGN_OR_RETURN(bool known, chunks->Has(hashes[i]));
+      if (known) continue;
+      std::lock_guard lock(mutex);
+      if (!promised.insert(hashes[i]).second) continue;
+      asked.push_back(hashes[i]);
+      places.push_back(i);
+    }
+    ASSIGN_OR_RETURN(std::vector<bool> mine, Claim(asked));
+    for (size_t i = 0; i < asked.size(); ++i) wanted[places[i]] = mine[i];
+    return wanted;
   }
 
-  Status OfferChunk(StreamState* stream, size_t chunk, const Hash128& hash,
-                    std::vector<bool>::reference wanted) {
-    RETURN_IF_ERROR(stream->Take(chunk, ChunkState::kMissing));
-    ASSIGN_OR_RETURN(wanted, Wanted(hash));
-    if (!wanted) {
-      Given(stream, chunk, hash);
-      return Status();
+  Result<std::vector<bool>> Claim(std::span<const Hash128> asked) {
+    if (!claim || asked.empty()) return std::vector<bool>(asked.size(), true);
+    ASSIGN_OR_RETURN(std::vector<bool> mine, claim(asked));
+    if (mine.size() != asked.size()) {
+      return Errorf(StatusCode::kInternal, "of %zu chunks %zu are said whose they are", asked.size(),
+                    mine.size());
     }
-    stream->hashes[chunk] = hash;
-    stream->states[chunk] = ChunkState::kWanted;
+    std::lock_guard lock(mutex);
+    for (size_t i = 0; i < asked.size(); ++i) {
+      if (!mine[i]) others.insert(asked[i]);
+    }
+    return mine;
+  }
+
+  Status OfferPiece(StreamState* stream, const Piece& piece, std::span<const Hash128> hashes,
+                    std::vector<bool>* wanted) {
+    if (hashes.size() != piece.chunks) {
+      return Status(StatusCode::kInvalidArgument, "not the piece's number of chunks");
+    }
+    for (size_t i = 0; i < hashes.size(); ++i) {
+      RETURN_IF_ERROR(stream->Take(piece.first_chunk + i, ChunkState::kMissing));
+    }
+    ASSIGN_OR_RETURN(*wanted, Wanted(hashes));
+    for (size_t i = 0; i < hashes.size(); ++i) {
+      size_t chunk = piece.first_chunk + i;
+      if ((*wanted)[i]) {
+        stream->hashes[chunk] = hashes[i];
+        stream->states[chunk] = ChunkState::kWanted;
+      } else {
+        Given(stream, chunk, hashes[i]);
+      }
+    }
     return Status();
   }
 
@@ -165,13 +194,35 @@ struct ImageWriter::State {
     return manifest;
   }
 
-  Status Commit(const Json& meta) {
+  Status Prepare(const Json& meta) {
     ASSIGN_OR_RETURN(ImageManifest manifest, Describe(meta));
     ASSIGN_OR_RETURN(std::vector<ChunkRef> distinct, DistinctChunks(manifest));
-    for (const ChunkRef& chunk : distinct) unique_bytes += chunk.size;
+    for (const ChunkRef& chunk : distinct) {
+      unique_bytes += chunk.size;
+      if (others.contains(chunk.hash)) others_bytes += chunk.size;
+    }
     ASSIGN_OR_RETURN(std::vector<std::byte> text, SerializeImageManifest(manifest));
     manifest_bytes = text.size();
-    return slot->Commit(chunks.get(), text);
+    return slot->Prepare(chunks.get(), text);
+  }
+
+  // What other writers were to bring has come, and stays.
+  Status CheckOthers() {
+    if (others.empty()) return Status();
+    RETURN_IF_ERROR(store->Refresh());
+    size_t missing = 0;
+    for (const Hash128& hash : others) {
+      ASSIGN_OR_RETURN(bool there, chunks->Has(hash));
+      missing += there ? 0 : 1;
+    }
+    if (missing == 0) return Status();
+    return Errorf(StatusCode::kFailedPrecondition,
+                  "%zu of %zu chunks that others were to write are not in the store", missing, others.size());
+  }
+
+  Status Commit() {
+    RETURN_IF_ERROR(CheckOthers());
+    return slot->Publish();
   }
 };
 
@@ -188,6 +239,8 @@ Result<std::unique_ptr<ImageWriter>> ImageWriter::Create(std::shared_ptr<Store> 
   ASSIGN_OR_RETURN(state->chunks, StoreWriter::Begin(std::move(store)));
   return std::unique_ptr<ImageWriter>(new ImageWriter(std::move(state)));
 }
+
+void ImageWriter::ShareWith(ChunkClaim claim) { state_->claim = std::move(claim); }
 
 Status ImageWriter::AddStream(const std::string& name, std::vector<Segment> segments) {
   return state_->Add(&state_->streams, name, std::move(segments)).WithContext("stream");
@@ -207,15 +260,7 @@ Status ImageWriter::WritePiece(const std::string& name, size_t piece, std::span<
 Status ImageWriter::OfferPiece(const std::string& name, size_t piece, std::span<const Hash128> hashes,
                                std::vector<bool>* wanted) {
   ASSIGN_OR_RETURN(auto found, state_->FindPiece(name, piece));
-  if (hashes.size() != found.second.chunks) {
-    return Status(StatusCode::kInvalidArgument, "stream " + name + ": not the piece's number of chunks");
-  }
-  wanted->assign(hashes.size(), false);
-  for (size_t i = 0; i < hashes.size(); ++i) {
-    RETURN_IF_ERROR(state_->OfferChunk(found.first, found.second.first_chunk + i, hashes[i], (*wanted)[i])
-                        .WithContext("stream " + name));
-  }
-  return Status();
+  return state_->OfferPiece(found.first, found.second, hashes, wanted).WithContext("stream " + name);
 }
 
 Status ImageWriter::WriteChunk(const std::string& name, size_t chunk, std::span<const std::byte> bytes) {
@@ -255,10 +300,21 @@ Status ImageWriter::AddFolder(
   return Status(StatusCode::kInvalidArgument, "folder '" + name + "' was added before");
 }
 
-Status ImageWriter::Commit(const Json& meta) {
-  STASIS_CHECK(!state_->committed);
+Status ImageWriter::Prepare(const Json& meta) {
+  STASIS_CHECK(!state_->prepared);
+  state_->prepared = true;
+  return state_->Prepare(meta).WithContext("image " + state_->task + "/" + state_->id);
+}
+
+Status ImageWriter::Commit() {
+  STASIS_CHECK(state_->prepared && !state_->committed);
   state_->committed = true;
-  return state_->Commit(meta).WithContext("image " + state_->task + "/" + state_->id);
+  return state_->Commit().WithContext("image " + state_->task + "/" + state_->id);
+}
+
+Status ImageWriter::Commit(const Json& meta) {
+  RETURN_IF_ERROR(Prepare(meta));
+  return Commit();
 }
 
 const std::string& ImageWriter::id() const { return state_->id; }
@@ -268,6 +324,7 @@ ImageCounts ImageWriter::counts() const {
   counts.bytes = state_->bytes;
   counts.zero_bytes = state_->zero_bytes;
   counts.unique_bytes = state_->unique_bytes;
+  counts.others_bytes = state_->others_bytes;
   StoreCounts added = state_->chunks->added();
   counts.added_bytes = added.stored_bytes;
   counts.new_bytes = added.raw_bytes;
