@@ -69,9 +69,12 @@ std::vector<std::byte> Encode(const CutReport& report) {
     out.I32(rank.rank);
     out.String(rank.made_by);
     WriteCounts(out, rank.issued);
+    out.U8(rank.over);
+    out.U32(rank.windows);
   }
   WriteKeys(out, report.meetings);
   out.U8(report.making);
+  WriteKeys(out, report.used);
   out.U32(static_cast<uint32_t>(report.missing.size()));
   for (const TaskBlocker& blocker : report.missing) {
     out.I32(blocker.tid);
@@ -86,18 +89,21 @@ Result<CutReport> DecodeCutReport(std::span<const std::byte> payload) {
   report.settled = in.U8() != 0;
   report.events = in.U32();
   bool sane = true;
-  for (uint32_t n = in.Count(36); n > 0; --n) {
+  for (uint32_t n = in.Count(41); n > 0; --n) {
     RankReport rank;
     rank.comm = in.U64();
     rank.size = in.I32();
     rank.rank = in.I32();
     rank.made_by = in.String(kMaxText);
     rank.issued = ReadCounts(in);
+    rank.over = in.U8() != 0;
+    rank.windows = in.U32();
     sane = sane && IsSane(rank);
     report.ranks.push_back(std::move(rank));
   }
   report.meetings = ReadKeys(in);
   report.making = in.U8() != 0;
+  report.used = ReadKeys(in);
   for (uint32_t n = in.Count(8); n > 0; --n) {
     TaskBlocker blocker;
     blocker.tid = in.I32();
@@ -109,8 +115,9 @@ Result<CutReport> DecodeCutReport(std::span<const std::byte> payload) {
   return report;
 }
 
-std::vector<std::byte> Encode(const CutTargets& targets) {
-  PayloadWriter out;
+namespace {
+
+void WriteTargets(PayloadWriter& out, const CutTargets& targets) {
   out.U32(static_cast<uint32_t>(targets.ranks.size()));
   for (const RankTarget& target : targets.ranks) {
     out.U64(target.comm);
@@ -119,13 +126,13 @@ std::vector<std::byte> Encode(const CutTargets& targets) {
   }
   WriteKeys(out, targets.meetings);
   out.U8(targets.making);
+  WriteKeys(out, targets.used);
   WriteKeys(out, targets.ended);
   out.U8(targets.admit_all);
-  return out.Take();
 }
 
-Result<CutTargets> DecodeCutTargets(std::span<const std::byte> payload) {
-  PayloadReader in(payload);
+// To the end of `in`.
+Result<CutTargets> ReadTargets(PayloadReader& in) {
   CutTargets targets;
   bool sane = true;
   for (uint32_t n = in.Count(28); n > 0; --n) {
@@ -138,11 +145,42 @@ Result<CutTargets> DecodeCutTargets(std::span<const std::byte> payload) {
   }
   targets.meetings = ReadKeys(in);
   targets.making = in.U8() != 0;
+  targets.used = ReadKeys(in);
   targets.ended = ReadKeys(in);
   targets.admit_all = in.U8() != 0;
   RETURN_IF_ERROR(in.Finish().WithContext("targets of ranks"));
   if (!sane) return Corrupt("targets of ranks: a rank that no communicator has");
   return targets;
+}
+
+}  // namespace
+
+std::vector<std::byte> Encode(const CutTargets& targets) {
+  PayloadWriter out;
+  WriteTargets(out, targets);
+  return out.Take();
+}
+
+Result<CutTargets> DecodeCutTargets(std::span<const std::byte> payload) {
+  PayloadReader in(payload);
+  return ReadTargets(in);
+}
+
+std::vector<std::byte> Encode(const TaskCut& cut) {
+  PayloadWriter out;
+  out.U32(cut.deadline_ms);
+  out.U32(cut.quiet_ms);
+  WriteTargets(out, cut.targets);
+  return out.Take();
+}
+
+Result<TaskCut> DecodeTaskCut(std::span<const std::byte> payload) {
+  PayloadReader in(payload);
+  TaskCut cut;
+  cut.deadline_ms = in.U32();
+  cut.quiet_ms = in.U32();
+  ASSIGN_OR_RETURN(cut.targets, ReadTargets(in));
+  return cut;
 }
 
 std::vector<std::byte> Encode(const std::vector<CommReport>& comms) {

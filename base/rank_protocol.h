@@ -41,6 +41,10 @@ struct RankReport {
   int32_t rank = 0;
   std::string made_by;  // the call, for messages
   RankCounts issued;
+  // It has ended, failed or was aborted: nobody waits for it any more. Reported once CutTargets have named
+  // the communicator.
+  bool over = false;
+  uint32_t windows = 0;  // registered now; a communicator whose ranks differ in that cannot be made again
 };
 
 struct CutReport {
@@ -53,6 +57,8 @@ struct CutReport {
   std::vector<CommKey> meetings;
   // A call of this process makes a communicator whose key cannot be told yet.
   bool making = false;
+  // Of the meetings in the targets: unique ids of other processes that this one has made a communicator of.
+  std::vector<CommKey> used;
   // What this process waits for, in words.
   std::vector<TaskBlocker> missing;
 };
@@ -68,11 +74,20 @@ struct CutTargets {
   // What the other processes have open: held calls that take part in it go on.
   std::vector<CommKey> meetings;
   bool making = false;
+  // Unique ids that were given out and have been used: their meetings are over.
+  std::vector<CommKey> used;
   // Some ranks of these have ended theirs: the other ranks' calls that end it go on, and what is left of it
   // is not made again.
   std::vector<CommKey> ended;
   // Nothing has moved anywhere for a while: every held call goes on once, as one may wait for another.
   bool admit_all = false;
+};
+
+// kCut: one round.
+struct TaskCut {
+  uint32_t deadline_ms = 0;
+  uint32_t quiet_ms = 0;  // without movement; then it comes back before the deadline
+  CutTargets targets;
 };
 
 // The communicators that have to be made again.
@@ -90,7 +105,7 @@ struct CommId {
 };
 inline constexpr size_t kCommIdBytes = 128;
 
-// kCommRejoin: communicators without an id here are not made again.
+// kRejoin: communicators without an id here are not made again.
 struct CommRejoin {
   uint32_t deadline_ms = 0;  // for making all of them
   std::vector<CommId> ids;
@@ -99,10 +114,12 @@ struct CommRejoin {
 // Encoding; each Decode checks every bound and fails with kCorrupt.
 std::vector<std::byte> Encode(const CutReport& report);
 std::vector<std::byte> Encode(const CutTargets& targets);
+std::vector<std::byte> Encode(const TaskCut& cut);
 std::vector<std::byte> Encode(const std::vector<CommReport>& comms);
 std::vector<std::byte> Encode(const CommRejoin& rejoin);
 Result<CutReport> DecodeCutReport(std::span<const std::byte> payload);
 Result<CutTargets> DecodeCutTargets(std::span<const std::byte> payload);
+Result<TaskCut> DecodeTaskCut(std::span<const std::byte> payload);
 Result<std::vector<CommReport>> DecodeCommReports(std::span<const std::byte> payload);
 Result<CommRejoin> DecodeCommRejoin(std::span<const std::byte> payload);
 

@@ -18,9 +18,10 @@ CutReport SomeReport() {
   CutReport report;
   report.settled = true;
   report.events = 9;
-  report.ranks = {{77, 4, 2, "ncclCommInitRank", {5, {{0, 3}, {3, 1}}, {{1, 7}}}}};
+  report.ranks = {{77, 4, 2, "ncclCommInitRank", {5, {{0, 3}, {3, 1}}, {{1, 7}}}, true, 2}};
   report.meetings = {12};
   report.making = true;
+  report.used = {14};
   report.missing = {{31, "ncclAllReduce #6 of rank 2"}};
   return report;
 }
@@ -37,8 +38,11 @@ TEST(RankProtocolTest, ReportsComeBackWhole) {
   EXPECT_EQ(got->ranks[0].rank, 2);
   EXPECT_EQ(got->ranks[0].made_by, "ncclCommInitRank");
   EXPECT_EQ(got->ranks[0].issued, sent.ranks[0].issued);
+  EXPECT_TRUE(got->ranks[0].over);
+  EXPECT_EQ(got->ranks[0].windows, 2u);
   EXPECT_EQ(got->meetings, sent.meetings);
   EXPECT_TRUE(got->making);
+  EXPECT_EQ(got->used, sent.used);
   ASSERT_EQ(got->missing.size(), 1u);
   EXPECT_EQ(got->missing[0].call, "ncclAllReduce #6 of rank 2");
   ExpectEveryPrefixRefused(sent, DecodeCutReport);
@@ -60,6 +64,7 @@ TEST(RankProtocolTest, TargetsComeBackWhole) {
   CutTargets sent;
   sent.ranks = {{77, 1, {6, {}, {{2, 4}}}}};
   sent.meetings = {1, 2};
+  sent.used = {5};
   sent.ended = {3};
   sent.admit_all = true;
   Result<CutTargets> got = DecodeCutTargets(Encode(sent));
@@ -67,10 +72,20 @@ TEST(RankProtocolTest, TargetsComeBackWhole) {
   ASSERT_EQ(got->ranks.size(), 1u);
   EXPECT_EQ(got->ranks[0].issued, sent.ranks[0].issued);
   EXPECT_EQ(got->meetings, sent.meetings);
+  EXPECT_EQ(got->used, sent.used);
   EXPECT_EQ(got->ended, sent.ended);
   EXPECT_TRUE(got->admit_all);
   EXPECT_FALSE(got->making);
   ExpectEveryPrefixRefused(sent, DecodeCutTargets);
+
+  const TaskCut round = {1500, 20, sent};
+  Result<TaskCut> got_round = DecodeTaskCut(Encode(round));
+  ASSERT_TRUE(got_round.ok()) << got_round.status().ToString();
+  EXPECT_EQ(got_round->deadline_ms, 1500u);
+  EXPECT_EQ(got_round->quiet_ms, 20u);
+  EXPECT_EQ(got_round->targets.ranks[0].issued, sent.ranks[0].issued);
+  EXPECT_EQ(got_round->targets.ended, sent.ended);
+  ExpectEveryPrefixRefused(round, DecodeTaskCut);
 }
 
 TEST(RankProtocolTest, OnlyTheProcessOfRankZeroGivesAnId) {

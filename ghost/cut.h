@@ -25,6 +25,9 @@ class CutSearch {
   // nothing that is in flight waits for a call that has not come; or targets() are for the next round.
   void Take(std::span<const CutReport> reports, MonotonicTime now);
   bool settled() const { return settled_; }
+  // kUnsupported, naming it, for what no more rounds can help: a communicator with ranks in processes that
+  // take no part.
+  const Status& refused() const { return refused_; }
   const CutTargets& targets() const { return targets_; }
   // What is missing, in words, for when the time is over: "ncclAllReduce #17 of rank 3 is missing".
   std::string Missing() const;
@@ -34,8 +37,9 @@ class CutSearch {
 
  private:
   bool settled_ = false;
+  Status refused_;
   CutTargets targets_;
-  std::vector<TaskBlocker> missing_;
+  std::vector<std::string> missing_;
   std::vector<uint32_t> events_;  // of the latest reports
   MonotonicTime moved_{};
 };
