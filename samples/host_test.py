@@ -14,7 +14,7 @@ import sys
 import tempfile
 import unittest
 
-PROGRAMS = ("counter", "vector", "mlp_train", "stencil", "gpt_train", "cnn_train", "nccl_ring")
+PROGRAMS = ("counter", "vector", "mlp_train", "stencil", "gpt_train", "cnn_train", "nccl_ring", "ddp_train")
 TIMEOUT_S = 100
 directory = None
 
@@ -206,6 +206,20 @@ class References(unittest.TestCase):
         lines = run_reference("nccl_ring", *options)
         self.assertEqual([line.split()[-1] for line in lines[1:5]], checksums)
         self.assertEqual(lines[5], f"sha256 {digest}")
+
+    def test_ddp_train_learns(self):
+        lines = run_reference("ddp_train", "--ranks", "2", "--steps", "300")
+        self.assertLess(losses(lines)[-1], 0.5 * losses(lines)[0])
+        self.assertEqual([line.split()[:3] for line in lines[-2:]], [["rank", "0", "sha256"], ["rank", "1", "sha256"]])
+        self.assertEqual(lines[-1].split()[3], lines[-2].split()[3])
+
+    def test_ddp_train_ranks_share_the_examples(self):
+        """What is added up is whole numbers, but each rank has rounded its own share."""
+        options = ("ddp_train", "--steps", "20")
+        one = losses(run_reference(*options, "--batch", "32", "--ranks", "1"))
+        for left, right in zip(one, losses(run_reference(*options, "--batch", "8", "--ranks", "4"))):
+            self.assertAlmostEqual(left, right, delta=1e-5)
+        self.assertNotEqual(one, losses(run_reference(*options, "--batch", "32", "--seed", "2")))
 
     def test_mlp_train_learns(self):
         lines = run_reference("mlp_train", "--steps", "150", "--log-every", "50")

@@ -1,0 +1,52 @@
+#include "environment.h"
+
+#include <cuda_runtime.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "../common/cuda_check.h"
+#include "../common/fail.h"
+
+namespace ranks {
+namespace {
+
+int IntegerFrom(const char* name, int otherwise, int low, int high) {
+  const char* text = getenv(name);
+  if (text == nullptr) return otherwise;
+  char* end = nullptr;
+  errno = 0;
+  const long value = strtol(text, &end, 10);
+  if (*text == '\0' || *end != '\0' || errno != 0 || value < low || value > high)
+    sample::Fail(sample::kExitUsage, "%s '%s': expected a whole number from %d to %d", name, text, low, high);
+  return static_cast<int>(value);
+}
+
+}  // namespace
+
+Environment ReadEnvironment() {
+  Environment environment;
+  environment.ranks = IntegerFrom("WORLD_SIZE", 1, 1, 1024);
+  environment.rank = IntegerFrom("RANK", 0, 0, environment.ranks - 1);
+  environment.local_rank = IntegerFrom("LOCAL_RANK", environment.rank, 0, environment.ranks - 1);
+  environment.port = IntegerFrom("MASTER_PORT", environment.port, 1, 65535);
+  if (const char* address = getenv("MASTER_ADDR")) environment.address = address;
+  return environment;
+}
+
+void Pace::Wait() {
+  if (milliseconds_ == 0) return;
+  const uint32_t microseconds = random_.Below(static_cast<uint32_t>(milliseconds_) * 1000 + 1);
+  timespec left = {microseconds / 1000000, static_cast<long>(microseconds % 1000000) * 1000};
+  while (nanosleep(&left, &left) != 0 && errno == EINTR) {
+  }
+}
+
+int ChooseDevice(int chosen, const Environment& environment, int count) {
+  if (chosen >= 0) return chosen;
+  int devices = 0;
+  CUDA_CHECK(cudaGetDeviceCount(&devices));
+  return environment.local_rank * count % devices;
+}
+
+}  // namespace ranks
