@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/environment.h"
 #include "base/status.h"
 
 namespace stasis {
@@ -22,26 +23,9 @@ struct SubprocessResult {
   std::string error_output;
 };
 
-// This process's environment without LD_* (what steers a user's loader is not for our helpers), with
-// `changes` (KEY=VALUE) on top.
-std::vector<std::string> EnvironmentWithoutLoader(const std::vector<std::string>& changes);
-
-// `base` with `changes` (KEY=VALUE) replacing or adding; a bare KEY removes.
-std::vector<std::string> ChangeEnvironment(std::vector<std::string> base,
-                                           const std::vector<std::string>& changes);
-
-// The value of `key` in a list of KEY=VALUE, or "".
-std::string EnvironmentValue(const std::vector<std::string>& environment, const std::string& key);
-
-// This process's environment.
-std::vector<std::string> OwnEnvironment();
-
 // Runs it with /dev/null as standard input. kTimeout: it was killed at the deadline. Output beyond 1 MiB is
 // dropped.
 Result<SubprocessResult> RunSubprocess(const SubprocessOptions& options, const Deadline& deadline);
-
-// For execve: pointers into `texts`, then null.
-std::vector<char*> PointersOf(const std::vector<std::string>& texts);
 
 }  // namespace stasis
 
