@@ -14,7 +14,7 @@ import sys
 import tempfile
 import unittest
 
-PROGRAMS = ("counter", "vector", "mlp_train", "stencil", "gpt_train", "cnn_train", "nccl_ring", "ddp_train")
+PROGRAMS = ("counter", "vector", "mlp_train", "stencil", "gpt_train", "cnn_train", "nccl_ring", "ddp_train", "pipeline_train", "tp_train")
 TIMEOUT_S = 100
 directory = None
 
@@ -70,6 +70,7 @@ class CommandLine(unittest.TestCase):
         self.assert_usage_error("must be even", "stencil", "--iterations", "3")
         self.assert_usage_error("less than --ranks", "nccl_ring", "--ranks", "2", "--rank", "2")
         self.assert_usage_error("--rank needs --id-file", "nccl_ring", "--rank", "1")
+        self.assert_usage_error("does not divide the number of ranks", "tp_train", "--reference", "--tensor", "2")
         self.assert_usage_error("multiple of --heads", "gpt_train", "--width", "10", "--heads", "4")
 
 
@@ -207,11 +208,14 @@ class References(unittest.TestCase):
         self.assertEqual([line.split()[-1] for line in lines[1:5]], checksums)
         self.assertEqual(lines[5], f"sha256 {digest}")
 
-    def test_ddp_train_learns(self):
-        lines = run_reference("ddp_train", "--ranks", "2", "--steps", "300")
-        self.assertLess(losses(lines)[-1], 0.5 * losses(lines)[0])
-        self.assertEqual([line.split()[:3] for line in lines[-2:]], [["rank", "0", "sha256"], ["rank", "1", "sha256"]])
-        self.assertEqual(lines[-1].split()[3], lines[-2].split()[3])
+    def test_ranks_learn(self):
+        for name, steps in (("ddp_train", "300"), ("pipeline_train", "100"), ("tp_train", "50")):
+            lines = run_reference(name, "--ranks", "4", "--steps", steps)
+            self.assertLess(losses(lines)[-1], 0.5 * losses(lines)[0], name)
+            digests = dict(re.match(r"rank (\d) sha256 ([0-9a-f]{64})$", line).groups() for line in lines[-4:])
+            self.assertEqual(sorted(digests), ["0", "1", "2", "3"], name)
+            # All weights are everywhere; nowhere twice; at every second rank.
+            self.assertEqual(len(set(digests.values())), {"ddp_train": 1, "pipeline_train": 4, "tp_train": 2}[name])
 
     def test_ddp_train_ranks_share_the_examples(self):
         """What is added up is whole numbers, but each rank has rounded its own share."""
@@ -220,6 +224,21 @@ class References(unittest.TestCase):
         for left, right in zip(one, losses(run_reference(*options, "--batch", "8", "--ranks", "4"))):
             self.assertAlmostEqual(left, right, delta=1e-5)
         self.assertNotEqual(one, losses(run_reference(*options, "--batch", "32", "--seed", "2")))
+
+    def test_tp_train_is_the_same_in_parts(self):
+        options = ("tp_train", "--steps", "10", "--ranks", "8")
+        whole = losses(run_reference(*options, "--tensor", "1", "--batch", "4"))
+        for tensor in ("2", "4", "8"):
+            batch = str(4 * int(tensor))
+            for left, right in zip(whole, losses(run_reference(*options, "--tensor", tensor, "--batch", batch))):
+                self.assertAlmostEqual(left, right, delta=1e-4)
+
+    def test_pipeline_train_is_the_same_in_any_stages(self):
+        """As long as the network has as many layers; and one layer more makes another network."""
+        options = ("pipeline_train", "--steps", "10")
+        one = losses(run_reference(*options, "--ranks", "1", "--layers", "4"))
+        self.assertEqual(one, losses(run_reference(*options, "--ranks", "4", "--layers", "1")))
+        self.assertNotEqual(one, losses(run_reference(*options, "--ranks", "5", "--layers", "1")))
 
     def test_mlp_train_learns(self):
         lines = run_reference("mlp_train", "--steps", "150", "--log-every", "50")

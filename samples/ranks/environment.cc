@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "../common/cuda_check.h"
@@ -30,6 +31,9 @@ Environment ReadEnvironment() {
   environment.rank = IntegerFrom("RANK", 0, 0, environment.ranks - 1);
   environment.local_rank = IntegerFrom("LOCAL_RANK", environment.rank, 0, environment.ranks - 1);
   environment.port = IntegerFrom("MASTER_PORT", environment.port, 1, 65535);
+  // torchrun itself listens there then.
+  const char* const taken = getenv("TORCHELASTIC_USE_AGENT_STORE");
+  if (taken != nullptr && strcmp(taken, "True") == 0) environment.port += environment.port < 65535 ? 1 : -1;
   if (const char* address = getenv("MASTER_ADDR")) environment.address = address;
   return environment;
 }

@@ -25,7 +25,7 @@ struct Environment {
 Environment ReadEnvironment();
 
 // Unique ids that the process of rank 0 has made, the same in every process. Rank 0 gives them out at
-// MASTER_ADDR:MASTER_PORT; no socket is open afterwards.
+// MASTER_ADDR:MASTER_PORT, or the next port where torchrun has that one itself; no socket is open afterwards.
 std::vector<ncclUniqueId> ShareIds(const Environment& environment, int count);
 
 // Waits for a random time between two pieces of work, so that ranks are not in step.

@@ -8,7 +8,7 @@ namespace ranks {
 
 std::vector<float> StartWeights(uint64_t seed, int layer, int inputs, int outputs) {
   sample::Random random(seed * 1000003 + static_cast<uint64_t>(layer));
-  const float limit = static_cast<float>(sqrt(3.0 / inputs));
+  const float limit = static_cast<float>(sqrt(6.0 / inputs));
   std::vector<float> weights(static_cast<size_t>(inputs) * static_cast<size_t>(outputs));
   for (float& weight : weights) weight = random.Symmetric(limit);
   return weights;

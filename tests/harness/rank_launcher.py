@@ -23,9 +23,9 @@ def rank_environment(rank, ranks, port):
             "GROUP_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
 
 
-def start_ranks(ranks, command, env=None, **options):
+def start_ranks(ranks, command, env=None, port=None, **options):
     """The processes, by rank; `options` go to Popen."""
-    port = free_port()
+    port = port or free_port()
     return [subprocess.Popen(command, env={**(env or os.environ), **rank_environment(rank, ranks, port)},
                              stdin=subprocess.DEVNULL, preexec_fn=die_with_parent, **options)
             for rank in range(ranks)]

@@ -2,12 +2,14 @@
 
 import os
 import re
+import socket
 import tempfile
 import unittest
 
 from rank_launcher import start_ranks, wait_for_ranks
 from softgpu import Node, built
 
+SAMPLES = ("ddp_train", "pipeline_train", "tp_train")
 FEW_STEPS = ("--steps", "20")
 
 
@@ -18,10 +20,10 @@ class RankSamples(unittest.TestCase):
         cls.node.__enter__()
         cls.addClassCleanup(cls.node.__exit__, None, None, None)
 
-    def run_ranks(self, ranks, *command):
+    def run_ranks(self, ranks, *command, port=None, **extra):
         """What all ranks have printed, sorted."""
         with tempfile.TemporaryFile("w+") as output:
-            status = wait_for_ranks(start_ranks(ranks, command, self.node.env(), stdout=output, stderr=output))
+            status = wait_for_ranks(start_ranks(ranks, command, self.node.env(**extra), port, stdout=output, stderr=output))
             output.seek(0)
             lines = output.read().splitlines()
         self.assertEqual(status, 0, lines)
@@ -50,13 +52,37 @@ class RankSamples(unittest.TestCase):
             with self.subTest(processes=processes):
                 self.assertEqual(self.run_ranks(processes, program, *FEW_STEPS, "--devices-per-rank", str(devices)), expected)
 
-    def test_ddp_train_with_ranks_out_of_step(self):
-        expected = self.reference(built("samples/ddp_train"), *FEW_STEPS, "--log-every", "7", "--ranks", "3")
-        self.assertEqual(self.run_ranks(3, built("samples/ddp_train"), *FEW_STEPS, "--log-every", "7", "--pace-ms", "20"), expected)
+    def test_pipeline_train(self):
+        self.check("pipeline_train", *FEW_STEPS)
+
+    def test_pipeline_train_with_fewer_micro_batches_than_stages(self):
+        for micro_batches in ("1", "2"):
+            self.check("pipeline_train", *FEW_STEPS, "--micro-batches", micro_batches, ranks=(4,))
+
+    def test_tp_train(self):
+        self.check("tp_train", *FEW_STEPS)
+
+    def test_tp_train_in_other_groups(self):
+        for tensor in ("1", "4"):
+            self.check("tp_train", *FEW_STEPS, "--tensor", tensor, ranks=(4,))
+
+    def test_ranks_out_of_step(self):
+        for name in SAMPLES:
+            self.check(name, "--steps", "5", "--log-every", "3", "--pace-ms", "20", ranks=(4,))
+
+    def test_the_launcher_has_the_port_itself(self):
+        """As torchrun has, which says so."""
+        with socket.socket() as store:
+            store.bind(("127.0.0.1", 0))
+            store.listen()
+            lines = self.run_ranks(2, built("samples/ddp_train"), "--steps", "2", port=store.getsockname()[1],
+                                   TORCHELASTIC_USE_AGENT_STORE="True")
+        self.assertEqual(lines, self.reference(built("samples/ddp_train"), "--steps", "2", "--ranks", "2"))
 
     def test_the_devices_are_empty_afterwards(self):
-        self.run_ranks(2, built("samples/ddp_train"), "--steps", "2")
-        self.assertEqual([device["memory_used"] for device in self.node.devices()], [0] * 8)
+        for name in SAMPLES:
+            self.run_ranks(2, built(os.path.join("samples", name)), "--steps", "2")
+            self.assertEqual([device["memory_used"] for device in self.node.devices()], [0] * 8, name)
 
     def test_an_environment_that_makes_no_sense(self):
         result = self.node.run(built("samples/ddp_train"), WORLD_SIZE="2", RANK="2")
