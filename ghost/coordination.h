@@ -47,8 +47,8 @@ class Coordination {
   // One round; the reports of this task's processes, in the same order each time. kCancelled or what another
   // rank has failed with: the operation is given up, everybody goes back.
   virtual Result<CutAnswer> Cut(const std::vector<CutReport>& mine, const Deadline& deadline) = 0;
-  // OK: every rank is here. An error of another rank names it. kPeerDied: there is no coordinator any more,
-  // and whether the others go on or back is not known.
+  // OK: every rank is here. An error of another rank names it. kPeerDied and lost(): the vote is cast, and
+  // whether the others go on or back is not known; any other error: nobody goes on because of this rank.
   virtual Status Vote(VotePoint point, const Deadline& deadline) = 0;
   // Ids for the communicators of this task's processes.
   virtual Result<std::vector<CommId>> Join(const std::vector<CommReport>& mine, const Deadline& deadline) = 0;
@@ -58,6 +58,8 @@ class Coordination {
   virtual Result<std::vector<bool>> Claim(std::span<const Hash128> chunks) = 0;
   // This rank has failed: every other one's next question is answered with that.
   virtual void Fail(const Status& status) = 0;
+  // There is no coordinator any more: what the others do is not known, and every question fails.
+  virtual bool lost() const { return false; }
 };
 
 // All ranks are processes of this task.
