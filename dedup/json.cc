@@ -142,9 +142,9 @@ std::vector<int> JsonFields::Ordinals(const char* name, bool optional) {
   return ordinals;
 }
 
-std::vector<const Json*> JsonFields::Objects(const char* name, size_t max_count) {
+std::vector<const Json*> JsonFields::Objects(const char* name, size_t max_count, bool optional) {
   std::vector<const Json*> objects;
-  const Json* value = Find(name, true);
+  const Json* value = Find(name, !optional);
   if (!value) return objects;
   if (!value->is_array() || value->size() > max_count) {
     Fail(std::string("field '") + name + "' is no list, or too long");

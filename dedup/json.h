@@ -39,8 +39,8 @@ class JsonFields {
   bool BoolOr(const char* name, bool fallback);
   std::vector<std::string> Strings(const char* name, size_t max_count, size_t max_length = 4096);
   std::vector<int> Ordinals(const char* name, bool optional);  // small numbers, at most 64 of them
-  // The elements of a list of objects; empty after a failure.
-  std::vector<const Json*> Objects(const char* name, size_t max_count);
+  // The elements of a list of objects; empty after a failure, or when it is not there and need not be.
+  std::vector<const Json*> Objects(const char* name, size_t max_count, bool optional = false);
   // A nested object; an empty one after a failure.
   const Json& Object(const char* name);
 
