@@ -2,6 +2,8 @@
 
 #include <iterator>
 
+#include "base/files.h"
+
 namespace stasis {
 namespace {
 
@@ -18,8 +20,9 @@ bool FindVerb(const std::string& name, Verb* verb) {
   return false;
 }
 
-void ReadDeadline(JsonFields& fields, Request* request) {
+void ReadPace(JsonFields& fields, Request* request) {
   request->deadline = std::chrono::milliseconds(fields.NumberOr("deadline_ms", 30000, kMaxWaitMs));
+  request->patience = std::chrono::milliseconds(fields.NumberOr("patience_ms", 600000, kMaxWaitMs));
 }
 
 void ReadWaitLow(JsonFields& fields, Request* request) {
@@ -36,12 +39,53 @@ void ReadSnapshot(JsonFields& fields, Request* request) {
   request->snapshot_host_percent = static_cast<unsigned>(fields.NumberOr("snapshot_host_percent", 50, 100));
 }
 
+void ReadJob(JsonFields& fields, Request* request) {
+  JsonFields job(fields.Object("job"), "a job");
+  JobRank rank;
+  rank.job = job.String("name", 255);
+  rank.rank = static_cast<int>(job.Number("rank", kMaxJobRanks));
+  rank.ranks = static_cast<int>(job.Number("ranks", kMaxJobRanks));
+  if (job.ok() && rank.rank >= rank.ranks) job.Fail("has no such rank");
+  if (Status status = job.FinishStrictly(); !status.ok())
+    fields.Fail("has: " + std::string(status.message()));
+  request->job = std::move(rank);
+}
+
+void ReadPauseProtocol(JsonFields& fields, Request* request) {
+  std::string protocol = fields.StringOr("pause_protocol", "cut", 16);
+  request->pause_protocol = protocol == "cut" ? PauseProtocol::kCut : PauseProtocol::kTimeout;
+  if (protocol != "cut" && protocol != "timeout")
+    fields.Fail("has an unknown pause_protocol; there are cut and timeout");
+}
+
+void ReadInDoubt(JsonFields& fields, Request* request) {
+  std::string choice = fields.StringOr("in_doubt", "", 16);
+  if (choice == "go-on") {
+    request->in_doubt = InDoubt::kGoOn;
+  } else if (choice == "give-up") {
+    request->in_doubt = InDoubt::kGiveUp;
+  } else if (!choice.empty()) {
+    fields.Fail("has an unknown in_doubt; there are go-on and give-up");
+  }
+}
+
+void ReadPeers(JsonFields& fields, Request* request) {
+  for (const Json* element : fields.Objects("peers", kMaxPeers, true)) {
+    JsonFields peer(*element, "a peer");
+    request->peers.push_back({peer.String("task", 255), peer.String("image", 16)});
+    if (!IsPlainName(request->peers.back().task)) peer.Fail("is no task");
+    if (Status status = peer.FinishStrictly(); !status.ok())
+      fields.Fail("has: " + std::string(status.message()));
+  }
+}
+
 void ReadVerbFields(JsonFields& fields, Request* request) {
   switch (request->verb) {
     case Verb::kStatus:
       return;
     case Verb::kPause:
-      ReadDeadline(fields, request);
+      ReadPace(fields, request);
+      ReadPauseProtocol(fields, request);
       ReadWaitLow(fields, request);
       request->freeze = fields.BoolOr("freeze", true);
       if (!FindResidency(fields.StringOr("residency", "device", 16), &request->residency)) {
@@ -49,20 +93,26 @@ void ReadVerbFields(JsonFields& fields, Request* request) {
       }
       return;
     case Verb::kCheckpoint:
-      ReadDeadline(fields, request);
+      ReadPace(fields, request);
+      ReadPauseProtocol(fields, request);
       ReadWaitLow(fields, request);
       ReadSnapshot(fields, request);
       request->stop = fields.BoolOr("stop", false);
       return;
     case Verb::kRestore:
       request->image = fields.StringOr("image", "", 255);
-      [[fallthrough]];
+      ReadPeers(fields, request);
+      ReadPace(fields, request);
+      request->gpus = fields.Ordinals("gpus", true);
+      return;
     case Verb::kResume:
-      ReadDeadline(fields, request);
+      ReadPace(fields, request);
+      ReadInDoubt(fields, request);
       request->gpus = fields.Ordinals("gpus", true);
       return;
     case Verb::kMigrate:
-      ReadDeadline(fields, request);
+      ReadPace(fields, request);
+      ReadPauseProtocol(fields, request);
       request->gpus = fields.Ordinals("gpus", false);
       if (request->gpus.empty()) fields.Fail("names no device in 'gpus'");
       return;
@@ -88,6 +138,7 @@ Result<Request> ParseRequest(std::string_view text) {
   std::string verb = fields.String("verb", 64);
   if (fields.ok() && !FindVerb(verb, &request.verb)) fields.Fail("has an unknown verb '" + verb + "'");
   if (fields.ok()) ReadVerbFields(fields, &request);
+  if (fields.ok() && json->contains("job") && request.verb != Verb::kStatus) ReadJob(fields, &request);
   Status status = fields.FinishStrictly();
   if (status.ok()) return request;
   return Status(StatusCode::kInvalidArgument, std::string(status.message()));

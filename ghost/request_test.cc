@@ -27,6 +27,11 @@ TEST(RequestTest, EveryFieldIsRead) {
   ASSERT_TRUE(restore.ok());
   EXPECT_EQ(restore->image, "000002");
   EXPECT_EQ(restore->gpus, (std::vector<int>{1, 0}));
+  EXPECT_TRUE(restore->peers.empty());
+  Result<Request> rank = ParseRequest(
+      R"({"verb":"restore","peers":[{"task":"j.0","image":"000001"},{"task":"j.1","image":"000004"}]})");
+  ASSERT_TRUE(rank.ok());
+  EXPECT_EQ(rank->peers, (std::vector<RestorePeer>{{"j.0", "000001"}, {"j.1", "000004"}}));
   Result<Request> cancel = ParseRequest(R"({"verb":"cancel","what":"operation"})");
   ASSERT_TRUE(cancel.ok());
   EXPECT_FALSE(cancel->whole_task);
@@ -37,6 +42,25 @@ TEST(RequestTest, EveryFieldIsRead) {
   EXPECT_EQ(checkpoint->wait_low, Duration(std::chrono::milliseconds(500)));
   EXPECT_EQ(checkpoint->snapshot, SnapshotMode::kHost);
   EXPECT_EQ(checkpoint->snapshot_host_percent, 7u);
+}
+
+TEST(RequestTest, ACoordinatorNamesTheRank) {
+  Result<Request> pause = ParseRequest(
+      R"({"verb":"pause","job":{"name":"j","rank":1,"ranks":2},"pause_protocol":"timeout","patience_ms":7})");
+  ASSERT_TRUE(pause.ok()) << pause.status().ToString();
+  EXPECT_EQ(pause->job, (JobRank{"j", 1, 2}));
+  EXPECT_EQ(pause->pause_protocol, PauseProtocol::kTimeout);
+  EXPECT_EQ(pause->patience, Duration(std::chrono::milliseconds(7)));
+  EXPECT_EQ(ParseRequest(R"({"verb":"pause"})")->job, std::nullopt);
+  EXPECT_EQ(ParseRequest(R"({"verb":"pause"})")->pause_protocol, PauseProtocol::kCut);
+  Result<Request> resume =
+      ParseRequest(R"({"verb":"resume","job":{"name":"j","rank":0,"ranks":1},"in_doubt":"give-up"})");
+  ASSERT_TRUE(resume.ok()) << resume.status().ToString();
+  EXPECT_EQ(resume->in_doubt, InDoubt::kGiveUp);
+  EXPECT_EQ(ParseRequest(R"({"verb":"resume","in_doubt":"go-on"})")->in_doubt, InDoubt::kGoOn);
+  Result<Request> cancel = ParseRequest(R"({"verb":"cancel","job":{"name":"j","rank":0,"ranks":1}})");
+  ASSERT_TRUE(cancel.ok()) << cancel.status().ToString();
+  EXPECT_TRUE(cancel->job.has_value());
 }
 
 TEST(RequestTest, AnythingElseIsInvalid) {
@@ -56,6 +80,18 @@ TEST(RequestTest, AnythingElseIsInvalid) {
                            R"({"verb":"migrate","gpus":["0"]})",
                            R"({"verb":"resume","gpus":[-1]})",
                            R"({"verb":"restore","image":5})",
+                           R"({"verb":"restore","peers":{}})",
+                           R"({"verb":"restore","peers":[{"task":"j.0"}]})",
+                           R"({"verb":"restore","peers":[{"task":"a/b","image":"000001"}]})",
+                           R"({"verb":"checkpoint","peers":[]})",
+                           R"({"verb":"status","job":{"name":"j","rank":0,"ranks":2}})",
+                           R"({"verb":"pause","job":"j"})",
+                           R"({"verb":"pause","job":{"name":"j","rank":2,"ranks":2}})",
+                           R"({"verb":"pause","job":{"name":"j","rank":0,"ranks":2,"size":1}})",
+                           R"({"verb":"pause","pause_protocol":"naive"})",
+                           R"({"verb":"resume","pause_protocol":"cut"})",
+                           R"({"verb":"resume","in_doubt":"maybe"})",
+                           R"({"verb":"pause","in_doubt":"go-on"})",
                            R"({"verb":"cancel","what":"all"})",
                            R"({"verb":"pause","freeze":1})",
                            R"({"verb":"checkpoint","gpus":[0]})",

@@ -3,6 +3,19 @@
 #include "base/files.h"
 
 namespace stasis {
+namespace {
+
+std::optional<JobRank> ReadRank(JsonFields& fields) {
+  JobRank rank;
+  rank.job = fields.StringOr("job", "", 255);
+  if (rank.job.empty()) return std::nullopt;
+  rank.rank = static_cast<int>(fields.Number("rank", kMaxJobRanks));
+  rank.ranks = static_cast<int>(fields.Number("ranks", kMaxJobRanks));
+  if (!IsPlainName(rank.job) || rank.rank >= rank.ranks) fields.Fail("names no usable job");
+  return rank;
+}
+
+}  // namespace
 
 Result<TaskConfig> ParseTaskConfig(const Json& json) {
   JsonFields fields(json, "task.json");
@@ -20,6 +33,7 @@ Result<TaskConfig> ParseTaskConfig(const Json& json) {
   config.gpus = fields.Ordinals("gpus", true);
   config.pid_namespace = fields.BoolOr("pid_namespace", false);
   config.log = fields.StringOr("log", "");
+  config.rank = ReadRank(fields);
   RETURN_IF_ERROR(fields.Finish());
   if (!IsPlainName(config.name)) return Status(StatusCode::kCorrupt, "task.json has no usable name");
   return config;

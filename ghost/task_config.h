@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,15 @@
 #include "dedup/json.h"
 
 namespace stasis {
+
+// Of a task that is one of a job's ranks.
+struct JobRank {
+  std::string job;
+  int rank = 0;
+  int ranks = 1;
+  bool operator==(const JobRank&) const = default;
+};
+inline constexpr uint64_t kMaxJobRanks = 4096;
 
 struct TaskConfig {
   std::string name;
@@ -25,6 +35,7 @@ struct TaskConfig {
   std::vector<int> gpus;
   bool pid_namespace = false;
   std::string log;
+  std::optional<JobRank> rank;  // none: a task of its own
 };
 // Untrusted input: kCorrupt names the field; kUnsupported: of a version that we do not know.
 Result<TaskConfig> ParseTaskConfig(const Json& json);
