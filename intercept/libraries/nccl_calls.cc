@@ -54,7 +54,7 @@ void Learn(const CommPtr& comm) {
       nccl.ncclCommUserRank(comm->real, &rank) != ncclSuccess ||
       nccl.ncclCommCuDevice(comm->real, &device) != ncclSuccess)
     return;
-  const CutRankPtr cut = NcclLedger::Get().AddRank(comm->clique_key, size, rank);
+  const CutRankPtr cut = NcclLedger::Get().AddRank(comm->clique_key, size, rank, comm->made_by);
   {
     std::lock_guard<std::mutex> lock(CommBook::Get().mutex);
     comm->size = size;
@@ -142,6 +142,7 @@ CommCreation::CommCreation(const libraries::LibraryCall& call, ncclComm_t* place
   EnsureRegistered();
   comm_->made_by = call.name();
   comm_->clique_key = key;
+  comm_->depth = parent_ == nullptr ? 0 : parent_->depth + 1;
   comm_->config = config;
   (void)::cuCtxGetCurrent(&comm_->context);
 }

@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "intercept/libraries/nccl_calls.h"
 #include "intercept/libraries/nccl_comms.h"
 #include "intercept/libraries/nccl_graphs.h"
+#include "intercept/libraries/nccl_handles.h"
 #include "intercept/libraries/nccl_ledger.h"
 #include "intercept/libraries/nccl_real.h"
 #include "intercept/libraries/nccl_watchdog.h"
@@ -28,25 +30,26 @@ namespace stasis::nccl {
 namespace {
 
 constexpr std::chrono::seconds kInitTime(60);
-constexpr std::chrono::milliseconds kPoll(1);
 
 // The ranks of one communicator in this process that the program has not destroyed, by rank.
 struct Whole {
   uint64_t key = 0;
-  uint64_t sequence = 0;  // of the oldest
+  int depth = 0;
   int size = 0;
-  bool complete = false;   // all ranks are here
+  bool shared = false;     // it has ranks in other processes
+  bool complete = false;   // all ranks that were ever here are
   bool in_making = false;  // a rank of it is not known yet
   std::vector<CommPtr> comms;
 };
 
-// Oldest first, so that parents come before what was split off them.
+// In the same order in every process, because making one waits for those that make it elsewhere; parents
+// before what was split off them.
 std::vector<Whole> Cliques() {
   std::map<uint64_t, Whole> by_key;
   for (const CommPtr& comm : CommBook::Get().All()) {
     Whole& clique = by_key[comm->clique_key];
-    if (clique.comms.empty()) clique.sequence = comm->sequence;
     clique.key = comm->clique_key;
+    clique.depth = comm->depth;
     std::lock_guard<std::mutex> lock(CommBook::Get().mutex);
     clique.size = std::max(clique.size, comm->size);
     clique.in_making = clique.in_making || comm->cut == nullptr;
@@ -56,19 +59,24 @@ std::vector<Whole> Cliques() {
   for (auto& [key, clique] : by_key) {
     std::sort(clique.comms.begin(), clique.comms.end(),
               [](const CommPtr& a, const CommPtr& b) { return a->rank < b->rank; });
-    clique.complete = static_cast<int>(clique.comms.size()) == clique.size;
+    const int ever = CommBook::Get().RanksEver(key);
+    clique.shared = ever < clique.size;
+    clique.complete = static_cast<int>(clique.comms.size()) == ever;
     cliques.push_back(std::move(clique));
   }
-  std::sort(cliques.begin(), cliques.end(),
-            [](const Whole& a, const Whole& b) { return a.sequence < b.sequence; });
+  std::stable_sort(cliques.begin(), cliques.end(),
+                   [](const Whole& a, const Whole& b) { return a.depth < b.depth; });
   return cliques;
 }
 
 bool IsWell(const Whole& clique) {
   return clique.complete && std::all_of(clique.comms.begin(), clique.comms.end(), [](const CommPtr& comm) {
-           return comm->state == CommState::kLive && !comm->finalizing;
+           return comm->state == CommState::kLive && !comm->finalizing && comm->cut != nullptr &&
+                  !comm->cut->clique->over_elsewhere;
          });
 }
+
+bool IsGivenUp(const Whole& clique) { return clique.comms.front()->real == nullptr; }
 
 std::string Rank(const CommRecord& comm) {
   return std::string(comm.made_by) + ": rank " + std::to_string(comm.rank) + " of " +
@@ -85,10 +93,6 @@ bool SameWindows(const Whole& clique) {
 Status CheckClique(const Whole& clique) {
   if (clique.in_making) return {};
   const CommRecord& first = *clique.comms.front();
-  const bool over = std::all_of(clique.comms.begin(), clique.comms.end(),
-                                [](const CommPtr& comm) { return comm->state == CommState::kFinalized; });
-  if (!over && CommBook::Get().RanksEver(clique.key) < clique.size)
-    return Status(StatusCode::kUnsupported, Rank(first) + ": the other ranks are in other processes");
   for (const CommPtr& comm : clique.comms) {
     if (!comm->refused.empty()) return Status(StatusCode::kUnsupported, comm->refused);
     if (comm->config.unknown())
@@ -128,23 +132,6 @@ Status NcclStatus(ncclResult_t result, const CommRecord& comm, const char* call)
   return Errorf(StatusCode::kDriver, "%s: %s answers %d", Rank(comm).c_str(), call, static_cast<int>(result));
 }
 
-// A communicator that does not block says when it is ready. `ask` is ncclCommGetAsyncError's question.
-template <typename Ask>
-ncclResult_t AwaitAnswer(const Ask& ask, const Deadline& deadline) {
-  for (;;) {
-    ncclResult_t state = ncclInProgress;
-    const ncclResult_t result = ask(&state);
-    if (result != ncclSuccess) return result;
-    if (state != ncclInProgress || deadline.Expired()) return state;
-    std::this_thread::sleep_for(kPoll);  // there is no other way to be told
-  }
-}
-
-ncclResult_t AwaitReady(ncclComm_t real, const Deadline& deadline) {
-  return AwaitAnswer([real](ncclResult_t* state) { return Real().ncclCommGetAsyncError(real, state); },
-                     deadline);
-}
-
 // ---- Giving up
 
 void NoteGone(CommRecord& comm) {
@@ -157,19 +144,24 @@ void NoteGone(CommRecord& comm) {
   comm.real = nullptr;
 }
 
-// The error that the library reports of each rank; true when there is one.
+// Notes the error that the library reports of a rank; false when there is none.
+bool ReadError(CommRecord& comm) {
+  ncclResult_t state = ncclSuccess;
+  if (comm.real == nullptr || comm.state != CommState::kLive || comm.busy ||
+      Real().ncclCommGetAsyncError(comm.real, &state) != ncclSuccess || Accepted(state))
+    return false;
+  comm.error = state;
+  const char* message = Real().ncclGetLastError(comm.real);
+  comm.last_error = message == nullptr ? "" : message;
+  return true;
+}
+
+// Of the ranks of one process only: of others the cut has decided what is given up for good, in all processes
+// alike (NoteFailures()), and what one of them ends now is an error to the next.
 bool ReadErrors(const Whole& clique) {
   bool failed = false;
-  for (const CommPtr& comm : clique.comms) {
-    ncclResult_t state = ncclSuccess;
-    if (comm->real == nullptr || comm->state != CommState::kLive ||
-        Real().ncclCommGetAsyncError(comm->real, &state) != ncclSuccess || state == ncclSuccess)
-      continue;
-    comm->error = state;
-    const char* message = Real().ncclGetLastError(comm->real);
-    comm->last_error = message == nullptr ? "" : message;
-    failed = true;
-  }
+  if (clique.shared) return failed;
+  for (const CommPtr& comm : clique.comms) failed = ReadError(*comm) || failed;
   return failed;
 }
 
@@ -185,44 +177,21 @@ void SetAside(const Whole& clique, bool failed) {
   }
 }
 
-// Aborting a communicator frees it: after that nobody may name it, only return from a call that is inside.
-class Finalizing {
- public:
-  explicit Finalizing(const std::vector<CommPtr>& comms) : comms_(comms) {}
-  void Abort() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    aborted_ = true;
-    for (const CommPtr& comm : comms_) (void)Real().ncclCommAbort(comm->real);
-  }
-  bool aborted() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return aborted_;
-  }
-  ncclResult_t State(const CommRecord& comm, ncclResult_t* state) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return aborted_ ? ncclInvalidUsage : Real().ncclCommGetAsyncError(comm.real, state);
-  }
-
- private:
-  const std::vector<CommPtr>& comms_;
-  std::mutex mutex_;
-  bool aborted_ = false;
-};
-
-// Finalising waits for the device and for peers; all ranks are here and idle, so it is quick or stuck.
-// False when the communicators had to be aborted, and are gone.
-bool Finalize(const std::vector<CommPtr>& comms, Duration time) {
-  Finalizing ending(comms);
-  Watchdog watchdog(time, [&ending] { ending.Abort(); });
+// Finalising waits for the device and for peers; all ranks are idle and end it at the same time, so it is
+// quick or stuck. False when the communicators had to be aborted, and are gone.
+bool Finalize(const std::vector<CommPtr>& comms, const Deadline& deadline) {
+  Handles handles;
+  for (const CommPtr& comm : comms) handles.Add(comm->real);
+  handles.Start();
+  Watchdog watchdog(deadline, [&handles] { handles.Abort(); });
   (void)Real().ncclGroupStart();
   for (const CommPtr& comm : comms) {
-    if (ending.aborted()) break;
+    if (handles.aborted()) break;
     const DeviceOf device(*comm);
     (void)Real().ncclCommFinalize(comm->real);
   }
   (void)Real().ncclGroupEnd();
-  for (const CommPtr& comm : comms)
-    (void)AwaitAnswer([&](ncclResult_t* state) { return ending.State(*comm, state); }, Deadline::After(time));
+  for (const CommPtr& comm : comms) (void)handles.AwaitReady(comm->real, deadline);
   return !watchdog.Stop();
 }
 
@@ -233,7 +202,7 @@ void EndOne(CommRecord& comm, bool abort) {
     RawLog(LogLevel::kWarning, "%s: ending it answers %d", Rank(comm).c_str(), static_cast<int>(result));
 }
 
-void GiveUpClique(const Whole& clique, Duration finalize_time) {
+void GiveUpClique(const Whole& clique, const Deadline& deadline) {
   std::vector<CommPtr> there;
   for (const CommPtr& comm : clique.comms)
     if (comm->real != nullptr) there.push_back(comm);
@@ -241,7 +210,7 @@ void GiveUpClique(const Whole& clique, Duration finalize_time) {
   const bool failed = ReadErrors(clique);
   const bool well = IsWell(clique) && !failed;
   if (!well) SetAside(clique, failed);
-  const bool gone = well && !Finalize(there, finalize_time);
+  const bool gone = well && !Finalize(there, deadline);
   for (const CommPtr& comm : there) {
     if (!gone) EndOne(*comm, !well && comm->state != CommState::kFinalized);
     NoteGone(*comm);
@@ -249,6 +218,22 @@ void GiveUpClique(const Whole& clique, Duration finalize_time) {
 }
 
 // ---- Making again
+
+// The number of the communicator, and by when all of its ranks have to be there.
+struct Joining {
+  ncclUniqueId id;
+  Deadline deadline;
+};
+
+std::string Elsewhere(const Whole& clique) {
+  std::string text;
+  for (int rank = 0; rank < clique.size; ++rank) {
+    const bool here = std::any_of(clique.comms.begin(), clique.comms.end(),
+                                  [rank](const CommPtr& comm) { return comm->rank == rank; });
+    if (!here) text += (text.empty() ? "" : ", ") + std::to_string(rank);
+  }
+  return text;
+}
 
 Status InitRank(const CommPtr& comm, const ncclUniqueId& id, ncclComm_t* made) {
   const DeviceOf device(*comm);
@@ -261,47 +246,49 @@ Status InitRank(const CommPtr& comm, const ncclUniqueId& id, ncclComm_t* made) {
       "ncclCommInitRankConfig");
 }
 
-// All ranks at once, as one thread has to.
-Status InitAll(const Whole& clique, std::vector<ncclComm_t>* made) {
-  ncclUniqueId id;
+// All ranks at once, as one thread has to. What was made is in `made`, also on failure.
+Status InitAll(const Whole& clique, const Joining& joining, Handles* handles, std::vector<ncclComm_t>* made) {
   const CommRecord& first = *clique.comms.front();
-  RETURN_IF_ERROR(NcclStatus(Real().ncclGetUniqueId(&id), first, "ncclGetUniqueId"));
   Status status = NcclStatus(Real().ncclGroupStart(), first, "ncclGroupStart");
-  for (size_t i = 0; status.ok() && i < clique.comms.size(); ++i)
-    status = InitRank(clique.comms[i], id, &(*made)[i]);
+  for (size_t i = 0; status.ok() && i < clique.comms.size(); ++i) {
+    status = InitRank(clique.comms[i], joining.id, &(*made)[i]);
+    if ((*made)[i] != nullptr) handles->Add((*made)[i]);
+  }
+  handles->Start();
   const Status ended = NcclStatus(Real().ncclGroupEnd(), first, "ncclGroupEnd");
   if (status.ok()) status = ended;
-  const Deadline deadline = Deadline::After(kInitTime);
   for (size_t i = 0; status.ok() && i < made->size(); ++i)
-    status = NcclStatus(AwaitReady((*made)[i], deadline) == ncclSuccess ? ncclSuccess : ncclInternalError,
-                        *clique.comms[i], "making it again");
+    status =
+        NcclStatus(handles->AwaitReady((*made)[i], joining.deadline), *clique.comms[i], "making it again");
   return status;
 }
 
-Status RebuildOperators(CommRecord& comm) {
+Status RebuildOperators(CommRecord& comm, Handles* handles) {
   for (KeptOperator& op : comm.operators) {
     void* scalar = op.residence == ncclScalarHostImmediate ? op.value.data() : op.scalar;
-    RETURN_IF_ERROR(
-        NcclStatus(Real().ncclRedOpCreatePreMulSum(&op.real, scalar, op.type, op.residence, comm.real), comm,
-                   "ncclRedOpCreatePreMulSum"));
+    RETURN_IF_ERROR(NcclStatus(handles->Do([&] {
+      return Real().ncclRedOpCreatePreMulSum(&op.real, scalar, op.type, op.residence, comm.real);
+    }),
+                               comm, "ncclRedOpCreatePreMulSum"));
   }
   return {};
 }
 
-Status RebuildBuffers(CommRecord& comm) {
+Status RebuildBuffers(CommRecord& comm, Handles* handles) {
   const DeviceOf device(comm);
   RETURN_IF_ERROR(device.status());
   for (const KeptBuffer& buffer : comm.buffers) {
     void* handle = nullptr;
-    RETURN_IF_ERROR(NcclStatus(Real().ncclCommRegister(comm.real, buffer.buffer, buffer.size, &handle), comm,
-                               "ncclCommRegister"));
+    RETURN_IF_ERROR(NcclStatus(
+        handles->Do([&] { return Real().ncclCommRegister(comm.real, buffer.buffer, buffer.size, &handle); }),
+        comm, "ncclCommRegister"));
     libraries::SetReal(static_cast<char*>(buffer.visible), static_cast<char*>(handle));
   }
   return {};
 }
 
 // Window by window, each by all ranks together.
-Status RebuildWindow(const Whole& clique, size_t index) {
+Status RebuildWindow(const Whole& clique, size_t index, Handles* handles, const Deadline& deadline) {
   std::vector<ncclWindow_t> made(clique.comms.size());
   Status status = NcclStatus(Real().ncclGroupStart(), *clique.comms.front(), "ncclGroupStart");
   for (size_t i = 0; status.ok() && i < made.size(); ++i) {
@@ -310,14 +297,16 @@ Status RebuildWindow(const Whole& clique, size_t index) {
     const DeviceOf device(comm);
     status = device.status();
     if (status.ok())
-      status = NcclStatus(
-          Real().ncclCommWindowRegister(comm.real, window.buffer, window.size, &made[i], window.flags), comm,
-          "ncclCommWindowRegister");
+      status = NcclStatus(handles->Do([&] {
+        return Real().ncclCommWindowRegister(comm.real, window.buffer, window.size, &made[i], window.flags);
+      }),
+                          comm, "ncclCommWindowRegister");
   }
   const Status ended = NcclStatus(Real().ncclGroupEnd(), *clique.comms.front(), "ncclCommWindowRegister");
   if (status.ok()) status = ended;
   for (size_t i = 0; status.ok() && i < made.size(); ++i) {
-    (void)AwaitReady(clique.comms[i]->real, Deadline::After(kInitTime));
+    status = NcclStatus(handles->AwaitReady(clique.comms[i]->real, deadline), *clique.comms[i],
+                        "ncclCommWindowRegister");
     libraries::SetReal(clique.comms[i]->windows[index].visible, made[i]);
   }
   return status;
@@ -331,19 +320,17 @@ void AbortClique(const Whole& clique) {
   }
 }
 
-Status RebuildRegistrations(const Whole& clique) {
+Status RebuildRegistrations(const Whole& clique, Handles* handles, const Deadline& deadline) {
   for (const CommPtr& comm : clique.comms) {
-    RETURN_IF_ERROR(RebuildOperators(*comm));
-    RETURN_IF_ERROR(RebuildBuffers(*comm));
+    RETURN_IF_ERROR(RebuildOperators(*comm, handles));
+    RETURN_IF_ERROR(RebuildBuffers(*comm, handles));
   }
-  for (size_t i = 0; i < clique.comms.front()->windows.size(); ++i) RETURN_IF_ERROR(RebuildWindow(clique, i));
+  for (size_t i = 0; i < clique.comms.front()->windows.size(); ++i)
+    RETURN_IF_ERROR(RebuildWindow(clique, i, handles, deadline));
   return {};
 }
 
-// On failure it is given up again, before what the library may still write to has gone.
-Status RebuildClique(const Whole& clique) {
-  std::vector<ncclComm_t> made(clique.comms.size());
-  Status status = InitAll(clique, &made);
+void Adopt(const Whole& clique, const std::vector<ncclComm_t>& made) {
   for (size_t i = 0; i < made.size(); ++i) {
     if (made[i] == nullptr) continue;
     {
@@ -352,31 +339,55 @@ Status RebuildClique(const Whole& clique) {
     }
     libraries::SetReal(clique.comms[i]->visible, made[i]);
   }
-  if (status.ok()) status = RebuildRegistrations(clique);
-  if (!status.ok()) AbortClique(clique);
-  return status;
 }
 
-}  // namespace
-
-Status CheckCliques() {
-  for (const Whole& clique : Cliques()) RETURN_IF_ERROR(CheckClique(clique));
-  return {};
+Status Explain(const Whole& clique, bool late, Status status) {
+  if (status.ok() || !clique.shared) return status;
+  const CommRecord& first = *clique.comms.front();
+  if (late)
+    return Errorf(StatusCode::kTimeout,
+                  "%s was not made again in time: not all of ranks %s, in other processes, came",
+                  Rank(first).c_str(), Elsewhere(clique).c_str());
+  return std::move(status).WithContext("with ranks " + Elsewhere(clique) + " in other processes");
 }
 
-// What was split off ends before what it was split off from, since they may share what they hold.
-void GiveUpCliques(Duration finalize_time) {
-  const std::vector<Whole> cliques = Cliques();
-  std::for_each(cliques.rbegin(), cliques.rend(),
-                [finalize_time](const Whole& clique) { GiveUpClique(clique, finalize_time); });
+// On failure it is given up again, before what the library may still write to has gone.
+Status RebuildClique(const Whole& clique, const Joining& joining) {
+  Handles handles;
+  Watchdog watchdog(joining.deadline, [&handles] { handles.Abort(); });
+  std::vector<ncclComm_t> made(clique.comms.size());
+  Status status = InitAll(clique, joining, &handles, &made);
+  Adopt(clique, made);
+  if (status.ok()) status = RebuildRegistrations(clique, &handles, joining.deadline);
+  const bool late = watchdog.Stop();
+  if (late) {
+    if (status.ok())
+      status = Status(StatusCode::kTimeout, Rank(*clique.comms.front()) + ": not made in time");
+    for (const CommPtr& comm : clique.comms) NoteGone(*comm);
+  } else if (!status.ok()) {
+    AbortClique(clique);
+  }
+  return Explain(clique, late || joining.deadline.Expired(), std::move(status));
 }
 
-Status RebuildCliques() {
+Result<ncclUniqueId> NewId(const Whole& clique) {
+  ncclUniqueId id;
+  RETURN_IF_ERROR(NcclStatus(Real().ncclGetUniqueId(&id), *clique.comms.front(), "ncclGetUniqueId"));
+  return id;
+}
+
+// Those to be made again, one after another. On failure all of them are given up again.
+template <typename Choose>
+Status RebuildAll(const Choose& choose) {
   std::vector<const Whole*> made;
   const std::vector<Whole> cliques = Cliques();
   for (const Whole& clique : cliques) {
-    if (!IsWell(clique) || clique.comms.front()->real != nullptr) continue;
-    const Status status = RebuildClique(clique);
+    if (!IsWell(clique) || !IsGivenUp(clique)) continue;
+    Joining joining{{}, Deadline::Never()};
+    Result<bool> wanted = choose(clique, &joining);
+    Status status = wanted.status();
+    if (status.ok() && !*wanted) continue;
+    if (status.ok()) status = RebuildClique(clique, joining);
     if (status.ok()) {
       made.push_back(&clique);
       continue;
@@ -385,6 +396,86 @@ Status RebuildCliques() {
     return status;
   }
   return {};
+}
+
+bool NeedsRejoin(const Whole& clique) { return clique.shared && IsWell(clique) && IsGivenUp(clique); }
+
+std::string_view Bytes(const ncclUniqueId& id) { return {id.internal, sizeof id.internal}; }
+static_assert(sizeof(ncclUniqueId) == kCommIdBytes);
+
+}  // namespace
+
+Status CheckCliques() {
+  for (const Whole& clique : Cliques()) RETURN_IF_ERROR(CheckClique(clique));
+  return {};
+}
+
+void NoteFailures() {
+  for (const Whole& clique : Cliques()) {
+    if (!clique.shared || clique.in_making) continue;
+    for (const CommPtr& comm : clique.comms) {
+      if (!ReadError(*comm)) continue;
+      comm->state = CommState::kFailed;
+      NcclLedger::Get().SetOver(comm->cut);
+    }
+  }
+}
+
+// What was split off ends before what it was split off from, since they may share what they hold.
+void GiveUpCliques(Duration finalize_time) {
+  const Deadline deadline = Deadline::After(finalize_time);
+  const std::vector<Whole> cliques = Cliques();
+  std::for_each(cliques.rbegin(), cliques.rend(),
+                [&deadline](const Whole& clique) { GiveUpClique(clique, deadline); });
+}
+
+Status RebuildCliques() {
+  return RebuildAll([](const Whole& clique, Joining* joining) -> Result<bool> {
+    if (clique.shared) return false;
+    joining->deadline = Deadline::After(kInitTime);
+    ASSIGN_OR_RETURN(joining->id, NewId(clique));
+    return true;
+  });
+}
+
+bool CliquesNeedRejoin() {
+  const std::vector<Whole> cliques = Cliques();
+  return std::any_of(cliques.begin(), cliques.end(), NeedsRejoin);
+}
+
+Result<std::vector<CommReport>> ReportCliques() {
+  std::vector<CommReport> reports;
+  for (const Whole& clique : Cliques()) {
+    if (!NeedsRejoin(clique)) continue;
+    CommReport report = {clique.key, clique.size, clique.comms.front()->made_by, {}, {}};
+    for (const CommPtr& comm : clique.comms) report.ranks.push_back(comm->rank);
+    if (report.ranks.front() == 0) {
+      ASSIGN_OR_RETURN(const ncclUniqueId id, NewId(clique));
+      report.id = Bytes(id);
+    }
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
+Status RejoinCliques(const CommRejoin& rejoin) {
+  const Deadline deadline = Deadline::After(std::chrono::milliseconds(rejoin.deadline_ms));
+  std::map<uint64_t, std::string_view> ids;
+  for (const CommId& id : rejoin.ids) ids[id.comm] = id.id;
+  return RebuildAll([&](const Whole& clique, Joining* joining) -> Result<bool> {
+    joining->deadline = deadline;
+    if (!clique.shared) {
+      ASSIGN_OR_RETURN(joining->id, NewId(clique));
+      return true;
+    }
+    const auto id = ids.find(clique.key);
+    if (id == ids.end()) {
+      SetAside(clique, /*failed=*/false);
+      return false;
+    }
+    std::memcpy(joining->id.internal, id->second.data(), std::min(id->second.size(), kCommIdBytes));
+    return true;
+  });
 }
 
 }  // namespace stasis::nccl

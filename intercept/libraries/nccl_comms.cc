@@ -101,11 +101,15 @@ uint64_t CliqueKey(const ncclUniqueId* ids, int count) {
 }
 
 uint64_t CliqueKey(uint64_t parent, const char* how, uint32_t number, int color) {
+  return CliqueKey(parent, how, number, std::vector<int>{color});
+}
+
+uint64_t CliqueKey(uint64_t parent, const char* how, uint32_t number, const std::vector<int>& ranks) {
   Hash hash;
   hash.Add(&parent, sizeof parent);
   hash.Add(how, std::strlen(how));
   hash.Add(&number, sizeof number);
-  hash.Add(&color, sizeof color);
+  hash.Add(ranks.data(), ranks.size() * sizeof(int));
   return hash.value();
 }
 

@@ -77,6 +77,7 @@ struct CommRecord {
   ncclComm_t visible = nullptr;
   const char* made_by = "";  // the function's name
   uint64_t clique_key = 0;
+  int depth = 0;          // of what it was split off from, plus one
   uint64_t sequence = 0;  // in the order of creation
   KeptConfig config;
   CUcontext context = nullptr;  // visible; current when it was made, or null
@@ -91,7 +92,8 @@ struct CommRecord {
   bool busy = false;                 // a call on it has said ncclInProgress, and nobody has seen the end
   ncclResult_t error = ncclSuccess;  // of kFailed
   std::string last_error;
-  uint32_t splits = 0, shrinks = 0;  // made from it
+  uint32_t splits = 0;                           // made from it
+  std::map<std::vector<int>, uint32_t> shrinks;  // made from it, by the ranks left out
   std::vector<KeptBuffer> buffers;
   std::vector<KeptWindow> windows;
   std::vector<KeptOperator> operators;
@@ -128,9 +130,10 @@ class CommBook {
 };
 
 // The same in every process: of a new communicator by its unique ids, of one made of another by that one, how
-// often that was done, and the colour.
+// often that was done, and the colour or the ranks that are left out.
 uint64_t CliqueKey(const ncclUniqueId* ids, int count);
 uint64_t CliqueKey(uint64_t parent, const char* how, uint32_t number, int color);
+uint64_t CliqueKey(uint64_t parent, const char* how, uint32_t number, const std::vector<int>& ranks);
 
 }  // namespace stasis::nccl
 

@@ -64,10 +64,11 @@ std::vector<CutRankPtr> LivingRanksOf(const Clique& clique) {
 
 // A rank of it is over: the others have nothing left to do but end it, too.
 bool HasEnded(const Clique& clique) {
-  return std::any_of(clique.ranks.begin(), clique.ranks.end(), [](const std::weak_ptr<CutRank>& weak) {
-    const CutRankPtr rank = weak.lock();
-    return rank == nullptr || rank->over;
-  });
+  return clique.over_elsewhere ||
+         std::any_of(clique.ranks.begin(), clique.ranks.end(), [](const std::weak_ptr<CutRank>& weak) {
+           const CutRankPtr rank = weak.lock();
+           return rank == nullptr || rank->over;
+         });
 }
 
 std::string Numbered(const char* call, uint64_t number, int rank) {
@@ -92,15 +93,17 @@ void Cut::ForgetHeld() {
   for (const CutThreadPtr& thread : threads_) thread->held = thread->admitted = false;
 }
 
-CutRankPtr Cut::AddRank(uint64_t clique_key, int size, int rank) {
+CutRankPtr Cut::AddRank(uint64_t clique_key, int size, int rank, const char* made_by) {
   std::erase_if(cliques_, [](const auto& entry) { return entry.second.expired(); });
   std::shared_ptr<Clique> clique = cliques_[clique_key].lock();
   if (clique == nullptr) {
     clique = std::make_shared<Clique>();
     clique->key = clique_key;
     clique->size = size;
+    clique->made_by = made_by;
     cliques_[clique_key] = clique;
   }
+  clique->ever.insert(rank);
   auto added = std::make_shared<CutRank>();
   added->clique = clique;
   added->rank = rank;
@@ -109,9 +112,23 @@ CutRankPtr Cut::AddRank(uint64_t clique_key, int size, int rank) {
   return added;
 }
 
+void Cut::SetOver(CutRank& rank) {
+  rank.over = true;
+  const Clique& clique = *rank.clique;
+  if (!clique.shared()) return;
+  const auto [gone, added] = gone_.try_emplace(clique.key, Gone{clique.size, clique.made_by, {}});
+  gone->second.ranks.insert(rank.rank);
+  if (added) gone_order_.push_back(clique.key);
+  if (gone_order_.size() <= kMaxGone) return;
+  gone_.erase(gone_order_.front());
+  gone_order_.pop_front();
+}
+
 void Cut::Reset() {
   threads_.clear();
   meetings_.clear();
+  gone_.clear();
+  gone_order_.clear();
 }
 
 void Cut::Hold(CutThread& thread, const Operation& operation) {
@@ -172,8 +189,8 @@ bool Cut::MayPass(const CutThread& thread, const Operation& operation) {
 
 bool Cut::Settled() const {
   if (!meetings_.empty()) return false;
-  const bool busy = std::any_of(threads_.begin(), threads_.end(), [](const CutThreadPtr& thread) {
-    return thread->inside || thread->depth != 0 || thread->admitted;
+  const bool busy = std::any_of(threads_.begin(), threads_.end(), [this](const CutThreadPtr& thread) {
+    return thread->inside || thread->depth != 0 || thread->admitted || JoinsElsewhere(*thread);
   });
   if (busy) return false;
   const std::vector<CutRankPtr> ranks = LivingRanks();
@@ -202,7 +219,7 @@ bool Cut::AdmitAll() {
 
 bool Cut::IsWanted(const CutThread& thread) const {
   const Operation& call = thread.call;
-  if (MayPass(thread, call)) return true;
+  if (MayPass(thread, call) || JoinsElsewhere(thread)) return true;
   if (call.kind == Kind::kMeeting && call.meeting != 0 && MeetingIsOpen(call.meeting)) return true;
   if (call.kind == Kind::kMeeting && call.meeting == 0 && SomebodyMakesOne()) return true;
   if (call.kind == Kind::kMeeting && call.rank != nullptr && HasEnded(*call.rank->clique)) return true;
@@ -226,7 +243,7 @@ bool Cut::HeldAt(const CutRank& rank) const {
 
 bool Cut::Awaited(const CutRank& rank) const {
   if (rank.over) return false;
-  if (BehindInCollectives(rank) || BehindWithPeers(rank)) return true;
+  if (BehindInCollectives(rank) || BehindWithPeers(rank) || IsAwaitedElsewhere(rank)) return true;
   // Somebody is in a call that ends the communicator and has not found this rank there.
   bool met = false, inside = false;
   for (const CutThreadPtr& thread : threads_) {
@@ -298,7 +315,7 @@ std::vector<TaskBlocker> Cut::Missing() const {
     if (thread->inside) {
       missing.push_back({thread->tid, thread->call.call});
     } else if (thread->depth != 0) {
-      missing.push_back({thread->tid, "ncclGroupEnd"});
+      missing.push_back({thread->tid, "ncclGroupEnd after ncclGroupStart"});
     }
   }
   for (const auto& [key, meeting] : meetings_) missing.push_back({0, meeting.call});
@@ -336,6 +353,69 @@ void Cut::NamePeers(const CutRank& rank, int tid, std::vector<TaskBlocker>* miss
     }
     name("ncclSend", " to rank ", peer, CountOf(rank.issued.sends, peer), sends);
     name("ncclRecv", " from rank ", peer, CountOf(rank.issued.receives, peer), receives);
+  }
+}
+
+void Cut::SetTargets(const CutTargets& targets) {
+  meetings_elsewhere_ = {targets.meetings.begin(), targets.meetings.end()};
+  making_elsewhere_ = targets.making;
+  asked_.clear();
+  for (const CutRankPtr& rank : LivingRanks()) rank->target = {};
+  for (const RankTarget& target : targets.ranks) {
+    asked_.insert(target.comm);
+    const auto found = cliques_.find(target.comm);
+    const std::shared_ptr<Clique> clique = found == cliques_.end() ? nullptr : found->second.lock();
+    if (clique == nullptr) continue;
+    for (const CutRankPtr& rank : LivingRanksOf(*clique))
+      if (rank->rank == target.rank) rank->target = target.issued;
+  }
+  for (const CommKey key : targets.ended) {
+    const auto found = cliques_.find(key);
+    const std::shared_ptr<Clique> clique = found == cliques_.end() ? nullptr : found->second.lock();
+    if (clique != nullptr) clique->over_elsewhere = true;
+  }
+}
+
+// Held before a call that others are inside of, or may be, in other processes.
+bool Cut::JoinsElsewhere(const CutThread& thread) const {
+  if (!thread.held || thread.call.kind != Kind::kMeeting) return false;
+  return thread.call.meeting == 0 ? making_elsewhere_ : meetings_elsewhere_.count(thread.call.meeting) != 0;
+}
+
+// As for a meeting here: who has not found its way into it goes on until it does.
+bool Cut::IsAwaitedElsewhere(const CutRank& rank) const {
+  const Clique& clique = *rank.clique;
+  return meetings_elsewhere_.count(clique.key) != 0 && !clique.over_elsewhere && !MeetingIsOpen(clique.key);
+}
+
+CutReport Cut::Report() const {
+  CutReport report;
+  report.settled = Settled();
+  ReportRanks(&report);
+  std::set<CommKey> open;
+  for (const auto& [key, meeting] : meetings_) open.insert(key);
+  for (const CutThreadPtr& thread : threads_) {
+    ForEachInside(*thread, [&open](const Operation& operation) {
+      if (operation.kind == Kind::kMeeting && operation.meeting != 0) open.insert(operation.meeting);
+    });
+  }
+  report.meetings.assign(open.begin(), open.end());
+  report.making = SomebodyMakesOne();
+  if (!report.settled) report.missing = Missing();
+  return report;
+}
+
+void Cut::ReportRanks(CutReport* report) const {
+  for (const CutRankPtr& rank : LivingRanks()) {
+    const Clique& clique = *rank->clique;
+    if (clique.shared())
+      report->ranks.push_back({clique.key, clique.size, rank->rank, clique.made_by, rank->issued});
+  }
+  for (const CommKey key : asked_) {
+    const auto gone = gone_.find(key);
+    if (gone == gone_.end()) continue;
+    for (const int rank : gone->second.ranks)
+      report->ranks.push_back({key, gone->second.size, rank, gone->second.made_by, {}, true});
   }
 }
 

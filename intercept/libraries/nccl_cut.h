@@ -5,27 +5,28 @@
 // rank, sends and receives per pair of ranks; a group issues what is in it at its end. A pause wants, for
 // every communicator, that all ranks of this process have issued the same number of collectives, that each
 // send has its receive, that nobody is inside of a call and that no group is open. Ranks in other processes
-// are counted there: what they have issued comes as a target.
+// are counted there: what they have issued comes as a target (base/rank_protocol.h).
 #ifndef INTERCEPT_LIBRARIES_NCCL_CUT_H_
 #define INTERCEPT_LIBRARIES_NCCL_CUT_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "base/rank_protocol.h"
 #include "base/task_protocol.h"
 
 namespace stasis::nccl {
 
-// What one rank has issued, by number. The key of the maps is the peer's rank.
-struct Counters {
-  uint64_t collectives = 0;
+// What one rank has issued.
+struct Counters : RankCounts {
   uint64_t groups = 0;  // that had an operation of this rank in them
-  std::map<int, uint64_t> sends;
-  std::map<int, uint64_t> receives;
 };
 
 struct CutThread;
@@ -33,9 +34,14 @@ struct CutRank;
 
 // The ranks of one communicator that are in this process.
 struct Clique {
-  uint64_t key = 0;  // the same in every process that has a rank of it
-  int size = 0;      // ranks, wherever they are
+  uint64_t key = 0;             // the same in every process that has a rank of it
+  int size = 0;                 // ranks, wherever they are
+  const char* made_by = "";     // the call
+  std::set<int> ever;           // ranks that were in this process
+  bool over_elsewhere = false;  // a rank in another process is over
   std::vector<std::weak_ptr<CutRank>> ranks;
+
+  bool shared() const { return static_cast<int>(ever.size()) < size; }
 };
 
 struct CutRank {
@@ -45,7 +51,7 @@ struct CutRank {
   bool over = false;
   Counters issued;
   // What this rank has to issue because of ranks elsewhere; all zero: nothing.
-  Counters target;
+  RankCounts target;
   std::weak_ptr<CutThread> driver;  // the thread that issued its last operation
   // Names of the last collectives, by number modulo the size.
   std::array<const char*, 64> names{};
@@ -89,7 +95,9 @@ class Cut {
   // Null when no thread of that number is known.
   CutThreadPtr FindThread(int tid) const;
   const std::vector<CutThreadPtr>& threads() const { return threads_; }
-  CutRankPtr AddRank(uint64_t clique_key, int size, int rank);
+  CutRankPtr AddRank(uint64_t clique_key, int size, int rank, const char* made_by);
+  // Nobody will wait for it any more.
+  void SetOver(CutRank& rank);
   // The child of a fork has none of the threads.
   void Reset();
   // No call is held any more.
@@ -117,7 +125,25 @@ class Cut {
   // What the cut lacks, in words: "ncclAllReduce #17 of rank 1".
   std::vector<TaskBlocker> Missing() const;
 
+  // ---- For ranks in other processes.
+
+  // What this process's ranks have to do because of them, instead of what was said before.
+  void SetTargets(const CutTargets& targets);
+  // All of the report but `events`, `used` and the ranks' windows.
+  CutReport Report() const;
+
  private:
+  // Ranks of communicators that reach other processes, which may ask for them.
+  struct Gone {
+    int size = 0;
+    const char* made_by = "";
+    std::set<int> ranks;
+  };
+  static constexpr size_t kMaxGone = 4096;
+
+  bool JoinsElsewhere(const CutThread& thread) const;
+  bool IsAwaitedElsewhere(const CutRank& rank) const;
+  void ReportRanks(CutReport* report) const;
   bool Awaited(const CutRank& rank) const;
   bool BehindInCollectives(const CutRank& rank) const;
   bool BehindWithPeers(const CutRank& rank) const;
@@ -137,6 +163,12 @@ class Cut {
     int count = 0;
   };
   std::map<uint64_t, Meeting> meetings_;
+  // Of other processes.
+  std::set<uint64_t> meetings_elsewhere_;
+  bool making_elsewhere_ = false;
+  std::set<uint64_t> asked_;  // communicators that have a rank somewhere
+  std::map<uint64_t, Gone> gone_;
+  std::deque<uint64_t> gone_order_;  // oldest first
 };
 
 }  // namespace stasis::nccl

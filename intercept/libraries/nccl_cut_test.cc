@@ -29,6 +29,12 @@ Operation AllReduce(const CutRankPtr& rank) { return Call("ncclAllReduce", Kind:
 Operation Send(const CutRankPtr& rank, int peer) { return Call("ncclSend", Kind::kSend, rank, peer); }
 Operation Receive(const CutRankPtr& rank, int peer) { return Call("ncclRecv", Kind::kReceive, rank, peer); }
 
+CutTargets Targets(std::vector<RankTarget> ranks) {
+  CutTargets targets;
+  targets.ranks = std::move(ranks);
+  return targets;
+}
+
 std::vector<std::string> Names(const Cut& cut) {
   std::vector<std::string> names;
   for (const TaskBlocker& blocker : cut.Missing()) names.push_back(blocker.call);
@@ -54,7 +60,8 @@ class CutTest : public testing::Test {
 
 TEST_F(CutTest, IsSettledWhenRanksHaveIssuedTheSame) {
   const CutThreadPtr a = AddThread(), b = AddThread();
-  const CutRankPtr r0 = cut_.AddRank(1, 2, 0), r1 = cut_.AddRank(1, 2, 1);
+  const CutRankPtr r0 = cut_.AddRank(1, 2, 0, "ncclCommInitRank"),
+                   r1 = cut_.AddRank(1, 2, 1, "ncclCommInitRank");
   EXPECT_TRUE(cut_.Settled());
   Do(a, AllReduce(r0));
   EXPECT_FALSE(cut_.Settled());
@@ -66,7 +73,8 @@ TEST_F(CutTest, IsSettledWhenRanksHaveIssuedTheSame) {
 
 TEST_F(CutTest, LetsTheRankThatIsBehindGoOnAndHoldsTheOther) {
   const CutThreadPtr a = AddThread(), b = AddThread();
-  const CutRankPtr r0 = cut_.AddRank(1, 2, 0), r1 = cut_.AddRank(1, 2, 1);
+  const CutRankPtr r0 = cut_.AddRank(1, 2, 0, "ncclCommInitRank"),
+                   r1 = cut_.AddRank(1, 2, 1, "ncclCommInitRank");
   Do(a, AllReduce(r0));
   cut_.Hold(*a, AllReduce(r0));
   EXPECT_FALSE(cut_.Admit());
@@ -81,7 +89,9 @@ TEST_F(CutTest, LetsTheRankThatIsBehindGoOnAndHoldsTheOther) {
 
 TEST_F(CutTest, MatchesSendsWithReceives) {
   const CutThreadPtr a = AddThread(), b = AddThread(), c = AddThread();
-  const CutRankPtr r0 = cut_.AddRank(1, 3, 0), r1 = cut_.AddRank(1, 3, 1), r2 = cut_.AddRank(1, 3, 2);
+  const CutRankPtr r0 = cut_.AddRank(1, 3, 0, "ncclCommInitRank"),
+                   r1 = cut_.AddRank(1, 3, 1, "ncclCommInitRank"),
+                   r2 = cut_.AddRank(1, 3, 2, "ncclCommInitRank");
   Do(a, Send(r0, 2));
   Do(c, Receive(r2, 1));
   EXPECT_EQ(Names(cut_), (std::vector<std::string>{"ncclSend #1 of rank 1 to rank 2",
@@ -94,12 +104,13 @@ TEST_F(CutTest, MatchesSendsWithReceives) {
 
 TEST_F(CutTest, AGroupCountsAtItsEndAndIsLetGoOn) {
   const CutThreadPtr a = AddThread();
-  const CutRankPtr r0 = cut_.AddRank(1, 2, 0), r1 = cut_.AddRank(1, 2, 1);
+  const CutRankPtr r0 = cut_.AddRank(1, 2, 0, "ncclCommInitRank"),
+                   r1 = cut_.AddRank(1, 2, 1, "ncclCommInitRank");
   Do(a, GroupStart());
   EXPECT_TRUE(Cut::MayPass(*a, AllReduce(r0)));
   Do(a, AllReduce(r0));
   EXPECT_EQ(r0->issued.collectives, 0u);
-  EXPECT_EQ(Names(cut_), std::vector<std::string>{"ncclGroupEnd"});
+  EXPECT_EQ(Names(cut_), std::vector<std::string>{"ncclGroupEnd after ncclGroupStart"});
   Do(a, GroupStart());
   Do(a, AllReduce(r1));
   Do(a, GroupEnd());
@@ -113,7 +124,8 @@ TEST_F(CutTest, AGroupCountsAtItsEndAndIsLetGoOn) {
 
 TEST_F(CutTest, WhatHasFailedWasNotIssued) {
   const CutThreadPtr a = AddThread();
-  const CutRankPtr r0 = cut_.AddRank(1, 2, 0), r1 = cut_.AddRank(1, 2, 1);
+  const CutRankPtr r0 = cut_.AddRank(1, 2, 0, "ncclCommInitRank"),
+                   r1 = cut_.AddRank(1, 2, 1, "ncclCommInitRank");
   Do(a, AllReduce(r0), /*success=*/false);
   EXPECT_TRUE(cut_.Settled());
   Do(a, GroupStart());
@@ -155,7 +167,8 @@ TEST_F(CutTest, ACallThatMakesACommunicatorMayBeTheAwaitedOne) {
 
 TEST_F(CutTest, EndingACommunicatorWaitsForTheOtherRanks) {
   const CutThreadPtr a = AddThread(), b = AddThread();
-  const CutRankPtr r0 = cut_.AddRank(5, 2, 0), r1 = cut_.AddRank(5, 2, 1);
+  const CutRankPtr r0 = cut_.AddRank(5, 2, 0, "ncclCommInitRank"),
+                   r1 = cut_.AddRank(5, 2, 1, "ncclCommInitRank");
   Do(b, AllReduce(r1));
   Do(a, AllReduce(r0));
   cut_.Enter(a, Call("ncclCommDestroy", Kind::kMeeting, r0, 0, 5));
@@ -167,8 +180,8 @@ TEST_F(CutTest, EndingACommunicatorWaitsForTheOtherRanks) {
 
 TEST_F(CutTest, ACommunicatorThatOneRankHasEndedIsEndedByTheOthers) {
   const CutThreadPtr a = AddThread(), b = AddThread();
-  CutRankPtr r0 = cut_.AddRank(5, 2, 0);
-  const CutRankPtr r1 = cut_.AddRank(5, 2, 1);
+  CutRankPtr r0 = cut_.AddRank(5, 2, 0, "ncclCommInitRank");
+  const CutRankPtr r1 = cut_.AddRank(5, 2, 1, "ncclCommInitRank");
   cut_.Hold(*b, Call("ncclCommDestroy", Kind::kMeeting, r1, 0, 5));
   cut_.OpenMeeting(77, "ncclCommInitRank");
   EXPECT_FALSE(cut_.Admit());
@@ -179,7 +192,8 @@ TEST_F(CutTest, ACommunicatorThatOneRankHasEndedIsEndedByTheOthers) {
 
 TEST_F(CutTest, RanksThatAreOverAreNotWaitedFor) {
   const CutThreadPtr a = AddThread();
-  const CutRankPtr r0 = cut_.AddRank(1, 2, 0), r1 = cut_.AddRank(1, 2, 1);
+  const CutRankPtr r0 = cut_.AddRank(1, 2, 0, "ncclCommInitRank"),
+                   r1 = cut_.AddRank(1, 2, 1, "ncclCommInitRank");
   Do(a, AllReduce(r0));
   r0->over = true;
   EXPECT_TRUE(cut_.Settled());
@@ -187,15 +201,97 @@ TEST_F(CutTest, RanksThatAreOverAreNotWaitedFor) {
 
 TEST_F(CutTest, OtherProcessesSetTargets) {
   const CutThreadPtr a = AddThread();
-  const CutRankPtr r0 = cut_.AddRank(1, 2, 0);
-  r0->target.collectives = 1;
-  r0->target.receives[1] = 1;
+  const CutRankPtr r0 = cut_.AddRank(1, 2, 0, "ncclCommInitRank");
+  cut_.SetTargets(Targets({{1, 0, {1, {}, {{1, 1}}}}, {1, 1, {9, {}, {}}}, {2, 0, {9, {}, {}}}}));
   EXPECT_EQ(Names(cut_),
             (std::vector<std::string>{"collective #1 of rank 0", "ncclRecv #1 of rank 0 from rank 1"}));
   Do(a, AllReduce(r0));
   EXPECT_FALSE(cut_.Settled());
   Do(a, Receive(r0, 1));
   EXPECT_TRUE(cut_.Settled());
+  Do(a, AllReduce(r0));
+  EXPECT_TRUE(cut_.Settled());
+  cut_.SetTargets({});
+  EXPECT_TRUE(cut_.Settled());
+}
+
+TEST_F(CutTest, ReportsRanksOfCommunicatorsThatReachOtherProcesses) {
+  const CutThreadPtr a = AddThread();
+  const CutRankPtr here = cut_.AddRank(1, 1, 0, "ncclCommInitAll");
+  const CutRankPtr shared = cut_.AddRank(2, 3, 1, "ncclCommInitRank");
+  Do(a, AllReduce(shared));
+  Do(a, Send(shared, 2));
+  const CutReport report = cut_.Report();
+  EXPECT_TRUE(report.settled);
+  ASSERT_EQ(report.ranks.size(), 1u);
+  EXPECT_EQ(report.ranks[0].comm, 2u);
+  EXPECT_EQ(report.ranks[0].size, 3);
+  EXPECT_EQ(report.ranks[0].rank, 1);
+  EXPECT_EQ(report.ranks[0].made_by, "ncclCommInitRank");
+  EXPECT_EQ(report.ranks[0].issued, (RankCounts{1, {{2, 1}}, {}}));
+  EXPECT_FALSE(report.ranks[0].over);
+}
+
+TEST_F(CutTest, ReportsWhatIsOverToThoseWhoAsk) {
+  CutRankPtr shared = cut_.AddRank(2, 2, 1, "ncclCommInitRank");
+  CutRankPtr here = cut_.AddRank(3, 1, 0, "ncclCommInitRank");
+  for (CutRankPtr* rank : {&shared, &here}) {
+    cut_.SetOver(**rank);
+    rank->reset();
+  }
+  EXPECT_TRUE(cut_.Report().ranks.empty());
+  cut_.SetTargets(Targets({{2, 0, {}}, {3, 0, {}}}));
+  const CutReport report = cut_.Report();
+  ASSERT_EQ(report.ranks.size(), 1u);
+  EXPECT_EQ(report.ranks[0].comm, 2u);
+  EXPECT_EQ(report.ranks[0].rank, 1);
+  EXPECT_TRUE(report.ranks[0].over);
+}
+
+TEST_F(CutTest, WhatOthersAreInsideOfIsJoined) {
+  const CutThreadPtr a = AddThread(), b = AddThread();
+  const CutRankPtr r0 = cut_.AddRank(5, 2, 0, "ncclCommInitRank");
+  cut_.Hold(*a, Call("ncclCommDestroy", Kind::kMeeting, r0, 0, 5));
+  cut_.Hold(*b, Call("ncclCommInitRank", Kind::kMeeting));
+  EXPECT_TRUE(cut_.Settled());
+  CutTargets targets;
+  targets.meetings = {5};
+  cut_.SetTargets(targets);
+  EXPECT_FALSE(cut_.Settled());
+  EXPECT_TRUE(cut_.Admit());
+  EXPECT_TRUE(a->admitted);
+  EXPECT_FALSE(b->admitted);
+  targets.making = true;
+  cut_.SetTargets(targets);
+  EXPECT_TRUE(cut_.Admit());
+  EXPECT_TRUE(b->admitted);
+  cut_.Enter(b, Call("ncclCommInitRank", Kind::kMeeting, nullptr, 0, 9));
+  const CutReport report = cut_.Report();
+  EXPECT_EQ(report.meetings, std::vector<CommKey>{9});
+  EXPECT_TRUE(report.making);
+  EXPECT_FALSE(report.settled);
+}
+
+TEST_F(CutTest, WhatIsEndedElsewhereIsEndedHereByWhoeverGetsThere) {
+  const CutThreadPtr a = AddThread();
+  const CutRankPtr r0 = cut_.AddRank(5, 2, 0, "ncclCommInitRank");
+  Do(a, AllReduce(r0));
+  CutTargets targets;
+  targets.meetings = {5};
+  cut_.SetTargets(targets);
+  // What it is held before comes ahead of its own end.
+  cut_.Hold(*a, AllReduce(r0));
+  EXPECT_TRUE(cut_.Admit());
+  EXPECT_TRUE(a->admitted);
+  cut_.Hold(*a, Call("ncclCommDestroy", Kind::kMeeting, r0, 0, 5));
+  targets = {};
+  cut_.SetTargets(targets);
+  EXPECT_TRUE(cut_.Settled());
+  EXPECT_FALSE(cut_.Admit());
+  targets.ended = {5};
+  cut_.SetTargets(targets);
+  EXPECT_TRUE(cut_.Settled());
+  EXPECT_TRUE(cut_.Admit());
 }
 
 // ---- Random programs: threads drive ranks of several communicators in one global order, which makes them
@@ -251,7 +347,7 @@ class Simulation {
     const int size = Below(4) + 1;
     cliques_.emplace_back();
     for (int r = 0; r < size; ++r) {
-      cliques_.back().push_back(cut_.AddRank(static_cast<uint64_t>(c) + 1, size, r));
+      cliques_.back().push_back(cut_.AddRank(static_cast<uint64_t>(c) + 1, size, r, "ncclCommInitRank"));
       const auto owner = static_cast<size_t>(Below(static_cast<int>(threads_.size())));
       owners_.push_back({cliques_.back().back(), owner});
       if (known_) cliques_.back().back()->driver = threads_[owner];

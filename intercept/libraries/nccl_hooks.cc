@@ -1,6 +1,7 @@
 // NCCL: how communicators are made and end, and what they say of themselves.
 #include "nccl_hooks.h"
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -53,9 +54,18 @@ ncclResult_t Init(const LibraryCall& call, ncclComm_t* place, const ncclUniqueId
 bool Usable(const ncclComm_t* place, const void* other) { return place != nullptr && other != nullptr; }
 
 // The children of one parent by the same call are told apart by its number; all ranks call in the same order.
-uint64_t ChildKey(const CommPtr& parent, const char* how, uint32_t nccl::CommRecord::*counter, int color) {
+uint64_t SplitKey(const CommPtr& parent, int color) {
   std::lock_guard<std::mutex> lock(CommBook::Get().mutex);
-  return CliqueKey(parent->clique_key, how, (*parent.*counter)++, color);
+  return CliqueKey(parent->clique_key, "split", parent->splits++, color);
+}
+
+// Ranks that are left out do not call.
+uint64_t ShrinkKey(const CommPtr& parent, const int* excluded, int count) {
+  std::vector<int> ranks;
+  if (excluded != nullptr && count > 0) ranks.assign(excluded, excluded + count);
+  std::sort(ranks.begin(), ranks.end());
+  std::lock_guard<std::mutex> lock(CommBook::Get().mutex);
+  return CliqueKey(parent->clique_key, "shrink", parent->shrinks[ranks]++, ranks);
 }
 
 template <typename Make>
@@ -190,7 +200,7 @@ ncclResult_t ncclCommSplit(const LibraryCall& call, ncclComm_t comm, int color, 
   const auto real = call.Real<decltype(&::ncclCommSplit)>();
   return OnComm(call, comm, nccl::Collective(), [&](ncclComm_t parent, const CommPtr& record) {
     if (record == nullptr || newcomm == nullptr) return real(parent, color, key, newcomm, config);
-    const uint64_t child = ChildKey(record, "split", &nccl::CommRecord::splits, color);
+    const uint64_t child = SplitKey(record, color);
     return MakeChild(call, record, newcomm, config, child,
                      [&](ncclComm_t* made) { return real(parent, color, key, made, config); });
   });
@@ -207,7 +217,7 @@ ncclResult_t ncclCommShrink(const LibraryCall& call, ncclComm_t comm, int* exclu
   const Operation meeting = Meeting(call.name(), known == nullptr ? 0 : known->clique_key);
   return OnComm(call, comm, meeting, [&](ncclComm_t parent, const CommPtr& record) {
     if (record == nullptr || newcomm == nullptr) return shrink(parent, newcomm);
-    const uint64_t child = ChildKey(record, "shrink", &nccl::CommRecord::shrinks, 0);
+    const uint64_t child = ShrinkKey(record, excludeRanksList, excludeRanksCount);
     const ncclResult_t result = MakeChild(call, record, newcomm, config, child,
                                           [&](ncclComm_t* made) { return shrink(parent, made); });
     if ((shrinkFlags & NCCL_SHRINK_ABORT) != 0 && Accepted(result)) NoteBroken(call, record);

@@ -20,8 +20,6 @@ namespace {
 
 using libraries::HeldCall;
 
-// After so long without any movement a thread that the cut waits for is taken to wait for a held one.
-constexpr std::chrono::milliseconds kQuiet(100);
 // Communicators that do not block tell their state when they are asked, and not by themselves.
 constexpr std::chrono::milliseconds kPoll(2);
 
@@ -40,32 +38,23 @@ bool SomebodyIsInside() {
   });
 }
 
-// Tells when nothing has moved for a while.
-class Quiet {
+// Tells when nothing has moved for so long.
+class Stillness {
  public:
+  explicit Stillness(Duration time) : time_(time), end_(Clock::Real().Now() + time) {}
   bool Over(uint32_t events) {
     const MonotonicTime now = Clock::Real().Now();
-    if (events != events_) until_ = now + kQuiet;
+    if (events != events_) end_ = now + time_;
     events_ = events;
-    return now >= until_;
+    return now >= end_;
   }
+  MonotonicTime end() const { return end_; }
 
  private:
+  const Duration time_;
   uint32_t events_ = 0;
-  MonotonicTime until_ = Clock::Real().Now() + kQuiet;
+  MonotonicTime end_;
 };
-
-// What the cut lacks, or else the call that goes on.
-Status Lacking(std::vector<TaskBlocker> missing, std::vector<TaskBlocker>* blockers) {
-  if (missing.empty()) missing = libraries::LibraryCallsInside();
-  *blockers = missing;
-  if (missing.empty()) return Status(StatusCode::kTimeout, "calls go on without end");
-  const TaskBlocker& first = missing.front();
-  for (const TaskBlocker& inside : libraries::LibraryCallsInside())
-    if (inside.tid == first.tid && inside.call == first.call)
-      return Errorf(StatusCode::kTimeout, "thread %d is still in %s", first.tid, first.call.c_str());
-  return Status(StatusCode::kTimeout, first.call + " is missing");
-}
 
 }  // namespace
 
@@ -132,9 +121,9 @@ int NcclLedger::Depth() {
   return ThisThread()->depth;
 }
 
-CutRankPtr NcclLedger::AddRank(uint64_t clique_key, int size, int rank) {
+CutRankPtr NcclLedger::AddRank(uint64_t clique_key, int size, int rank, const char* made_by) {
   std::lock_guard<std::mutex> lock(mutex_);
-  CutRankPtr added = Book().AddRank(clique_key, size, rank);
+  CutRankPtr added = Book().AddRank(clique_key, size, rank, made_by);
   added->driver = ThisThread();
   return added;
 }
@@ -142,7 +131,7 @@ CutRankPtr NcclLedger::AddRank(uint64_t clique_key, int size, int rank) {
 void NcclLedger::SetOver(const CutRankPtr& rank) {
   if (rank == nullptr) return;
   std::lock_guard<std::mutex> lock(mutex_);
-  rank->over = true;
+  Book().SetOver(*rank);
 }
 
 void NcclLedger::OpenMeeting(uint64_t meeting, const char* call) {
@@ -151,18 +140,22 @@ void NcclLedger::OpenMeeting(uint64_t meeting, const char* call) {
 }
 
 void NcclLedger::CloseMeeting(uint64_t meeting) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  Book().CloseMeeting(meeting);
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    Book().CloseMeeting(meeting);
+  }
+  if (libraries::LibraryGateIsClosed()) libraries::NoteLibraryEvent();
 }
 
-Status NcclLedger::Settle(const Deadline& deadline, const Knowledge& knowledge,
-                          std::vector<TaskBlocker>* blockers) {
-  Quiet quiet;
+Status NcclLedger::Advance(const CutTargets& targets, Duration quiet, const Deadline& deadline,
+                           const Knowledge& knowledge, CutReport* report) {
+  Stillness stillness(quiet);
   {
     std::lock_guard<std::mutex> lock(mutex_);
     Book().ForgetHeld();
+    Book().SetTargets(targets);
   }
-  for (;;) {
+  for (bool admit_all = targets.admit_all;; admit_all = false) {
     const uint32_t events = libraries::LibraryGateEvents();
     knowledge.poll();
     const std::vector<HeldCall> held = libraries::HeldCalls();
@@ -172,16 +165,23 @@ Status NcclLedger::Settle(const Deadline& deadline, const Knowledge& knowledge,
     {
       std::lock_guard<std::mutex> lock(mutex_);
       TakeHeld(held, knowledge);
-      if (!inside && Book().Settled()) return {};
-      (void)Book().Admit();
-      if (quiet.Over(events)) (void)Book().AdmitAll();
-      if (deadline.Expired()) return Lacking(Book().Missing(), blockers);
+      *report = Book().Report();
+      report->settled = report->settled && !inside;
+      report->events = events;
       polling = Book().HasMeetings();
+      if (!report->settled) (void)Book().Admit();
+      if (admit_all) (void)Book().AdmitAll();
     }
-    LetPass(held);
-    const MonotonicTime next = Clock::Real().Now() + (polling ? kPoll : kQuiet);
-    libraries::AwaitLibraryGate(events, Deadline::At(std::min(next, deadline.when())));
+    if (report->settled && !admit_all) return {};
+    const bool passed = LetPass(held);
+    if (!passed && (stillness.Over(events) || deadline.Expired())) break;
+    if (deadline.Expired()) break;
+    const MonotonicTime next = std::min(stillness.end(), deadline.when());
+    libraries::AwaitLibraryGate(events,
+                                Deadline::At(polling ? std::min(next, Clock::Real().Now() + kPoll) : next));
   }
+  if (report->missing.empty()) report->missing = libraries::LibraryCallsInside();
+  return {};
 }
 
 // With mutex_ held.
@@ -202,7 +202,8 @@ void NcclLedger::TakeHeld(const std::vector<HeldCall>& held, const Knowledge& kn
 
 // Of other libraries all calls go on as long as the ranks are not at the cut: what is missing may come behind
 // them, and they wait for nobody.
-void NcclLedger::LetPass(const std::vector<HeldCall>& held) {
+bool NcclLedger::LetPass(const std::vector<HeldCall>& held) {
+  bool any = false;
   for (const HeldCall& call : held) {
     bool pass = !IsNccl(call);
     if (!pass) {
@@ -210,18 +211,9 @@ void NcclLedger::LetPass(const std::vector<HeldCall>& held) {
       const CutThreadPtr thread = Book().FindThread(call.tid);
       pass = thread != nullptr && thread->held_id == call.id && thread->admitted;
     }
-    if (pass) (void)libraries::AdmitHeldCall(call.id);
+    if (pass) any = libraries::AdmitHeldCall(call.id) || any;
   }
-}
-
-Counters NcclLedger::IssuedBy(const CutRank& rank) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return rank.issued;
-}
-
-void NcclLedger::SetTarget(CutRank& rank, const Counters& target) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  rank.target = target;
+  return any;
 }
 
 void NcclLedger::ResetAfterFork() {

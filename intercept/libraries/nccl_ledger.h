@@ -31,7 +31,7 @@ class NcclLedger {
   // Open groups of the calling thread; the last one stays open until the call that ends it has left.
   int Depth();
   // The calling thread is taken for the one that drives the rank.
-  CutRankPtr AddRank(uint64_t clique_key, int size, int rank);
+  CutRankPtr AddRank(uint64_t clique_key, int size, int rank, const char* made_by);
   // Nobody will wait for the rank any more.
   void SetOver(const CutRankPtr& rank);
   void OpenMeeting(uint64_t meeting, const char* call);
@@ -39,7 +39,7 @@ class NcclLedger {
 
   // ---- For the pause, with the library gate shut.
 
-  // What the ledger cannot know; called by Settle() without locks, except for the first.
+  // What the ledger cannot know; called by Advance() without locks, except for the first.
   struct Knowledge {
     // Turns a held call of NCCL into an operation of a rank.
     std::function<Operation(const libraries::HeldCall& call)> describe;
@@ -48,12 +48,10 @@ class NcclLedger {
     // Whether it makes sense to wait. Called while nobody is inside.
     std::function<Status()> check;
   };
-  // Lets calls pass until the ranks are at the cut and nobody is inside of NCCL. kTimeout at the deadline,
-  // `blockers` naming what is missing.
-  Status Settle(const Deadline& deadline, const Knowledge& knowledge, std::vector<TaskBlocker>* blockers);
-  Counters IssuedBy(const CutRank& rank);
-  // What the rank has to issue before a pause, because of ranks in other processes.
-  void SetTarget(CutRank& rank, const Counters& target);
+  // Lets calls pass until the ranks are where the targets want them and nobody is inside of NCCL, until
+  // nothing has moved for `quiet`, or until the deadline. `report` is filled in but for `used` and windows.
+  Status Advance(const CutTargets& targets, Duration quiet, const Deadline& deadline,
+                 const Knowledge& knowledge, CutReport* report);
 
   // In the child.
   void ResetAfterFork();
@@ -62,7 +60,8 @@ class NcclLedger {
   CutThreadPtr ThisThread();
   Cut& Book();
   void TakeHeld(const std::vector<libraries::HeldCall>& held, const Knowledge& knowledge);
-  void LetPass(const std::vector<libraries::HeldCall>& held);
+  // True when one has passed.
+  bool LetPass(const std::vector<libraries::HeldCall>& held);
   static void ForgetThread(void* thread);
 
   std::mutex mutex_;

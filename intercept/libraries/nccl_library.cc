@@ -3,15 +3,20 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <cstring>
+#include <chrono>
+#include <cstdint>
+#include <map>
 #include <mutex>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "intercept/libraries/library.h"
 #include "intercept/libraries/nccl_calls.h"
 #include "intercept/libraries/nccl_cliques.h"
 #include "intercept/libraries/nccl_comms.h"
-#include "intercept/libraries/nccl_graphs.h"
+#include "intercept/libraries/nccl_ids.h"
 #include "intercept/libraries/nccl_ledger.h"
 
 namespace stasis::nccl {
@@ -19,6 +24,8 @@ namespace {
 
 using libraries::HeldCall;
 using Kind = Operation::Kind;
+
+constexpr std::chrono::milliseconds kStill(100);
 
 struct KindRow {
   std::string_view call;
@@ -67,19 +74,61 @@ Operation Describe(const HeldCall& held) {
   return operation;
 }
 
+// Whether it makes sense to wait for the cut.
+Status Look() {
+  NoteFailures();
+  return CheckCliques();
+}
+
+void AddWindows(CutReport* report) {
+  std::map<std::pair<CommKey, int32_t>, uint32_t> windows;
+  for (const CommPtr& comm : CommBook::Get().All()) {
+    std::lock_guard<std::mutex> lock(CommBook::Get().mutex);
+    windows[{comm->clique_key, comm->rank}] = static_cast<uint32_t>(comm->windows.size());
+  }
+  for (RankReport& rank : report->ranks)
+    if (!rank.over) rank.windows = windows[{rank.comm, rank.rank}];
+}
+
 class NcclLibrary final : public libraries::Library {
  public:
   const char* Name() const override { return "NCCL"; }
 
-  Status Settle(const Deadline& deadline, std::vector<TaskBlocker>* blockers) override {
-    return NcclLedger::Get().Settle(deadline, {Describe, PollBusy, CheckCliques}, blockers);
+  Status Advance(const CutTargets& targets, Duration quiet, const Deadline& deadline,
+                 CutReport* report) override {
+    NoteUsedElsewhere(targets.used);
+    RETURN_IF_ERROR(NcclLedger::Get().Advance(targets, quiet, deadline, {Describe, PollBusy, Look}, report));
+    report->used = UsedAmong(targets.meetings);
+    AddWindows(report);
+    return {};
   }
+  // Where nobody knows of other processes.
+  Status Settle(const Deadline& deadline, std::vector<TaskBlocker>* blockers) override {
+    CutTargets targets;
+    for (uint32_t events = 0;;) {
+      CutReport report;
+      RETURN_IF_ERROR(Advance(targets, kStill, deadline, &report));
+      if (!report.ranks.empty())
+        return Errorf(StatusCode::kUnsupported, "%s: rank %d of %d: the other ranks are in other processes",
+                      report.ranks[0].made_by.c_str(), report.ranks[0].rank, report.ranks[0].size);
+      if (report.settled) return {};
+      *blockers = report.missing;
+      if (deadline.Expired())
+        return Status(StatusCode::kTimeout,
+                      (report.missing.empty() ? "a call" : report.missing[0].call) + " is missing");
+      targets.admit_all = report.events == events;
+      events = report.events;
+    }
+  }
+  bool NeedsRejoin() const override { return CliquesNeedRejoin(); }
+  Result<std::vector<CommReport>> ReportComms() override { return ReportCliques(); }
   Status Check() override { return CheckCliques(); }
   Status GiveUp() override {
     GiveUpCliques();
     return {};
   }
   Status Rebuild() override { return RebuildCliques(); }
+  Status Rejoin(const CommRejoin& rejoin) override { return RejoinCliques(rejoin); }
 };
 
 constinit pthread_once_t g_once = PTHREAD_ONCE_INIT;
@@ -88,38 +137,6 @@ constinit pthread_once_t g_once = PTHREAD_ONCE_INIT;
 
 void EnsureRegistered() {
   pthread_once(&g_once, [] { libraries::Register(new NcclLibrary); });
-}
-
-std::vector<CommReport> ReportComms() {
-  std::vector<CommReport> reports;
-  for (const CommPtr& comm : CommBook::Get().All()) {
-    CommReport report;
-    CutRankPtr cut;
-    {
-      std::lock_guard<std::mutex> lock(CommBook::Get().mutex);
-      if (comm->cut == nullptr) continue;
-      cut = comm->cut;
-      report = {comm->clique_key, comm->made_by, comm->size, comm->rank, 0, {}};
-    }
-    report.local_ranks = CommBook::Get().RanksEver(report.key);
-    report.issued = NcclLedger::Get().IssuedBy(*cut);
-    reports.push_back(std::move(report));
-  }
-  return reports;
-}
-
-bool SetCommTarget(uint64_t key, int rank, const Counters& target) {
-  for (const CommPtr& comm : CommBook::Get().All()) {
-    CutRankPtr cut;
-    {
-      std::lock_guard<std::mutex> lock(CommBook::Get().mutex);
-      if (comm->clique_key == key && comm->rank == rank) cut = comm->cut;
-    }
-    if (cut == nullptr) continue;
-    NcclLedger::Get().SetTarget(*cut, target);
-    return true;
-  }
-  return false;
 }
 
 }  // namespace stasis::nccl

@@ -7,8 +7,8 @@
 
 namespace stasis::nccl {
 
-Watchdog::Watchdog(Duration wait, std::function<void()> late)
-    : deadline_(Deadline::After(wait)), late_(std::move(late)) {
+Watchdog::Watchdog(const Deadline& deadline, std::function<void()> late)
+    : deadline_(deadline), late_(std::move(late)) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -15,9 +15,9 @@ namespace stasis::nccl {
 // Not thread-safe, except that its own thread calls `late`.
 class Watchdog {
  public:
-  // After `wait` calls `late`, once, in a thread of its own with all signals blocked. Where no thread can be
-  // had nothing is watched.
-  Watchdog(Duration wait, std::function<void()> late);
+  // At the deadline calls `late`, once, in a thread of its own with all signals blocked. Where no thread can
+  // be had nothing is watched.
+  Watchdog(const Deadline& deadline, std::function<void()> late);
   ~Watchdog() { (void)Stop(); }
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
