@@ -103,13 +103,14 @@ void RemoteCoordination::Tell(std::unique_lock<std::mutex> lock, const Status& f
 
 void RemoteCoordination::Fail(const Status& status) {
   std::unique_lock lock(mutex_);
+  going_back_ = true;
   const bool known = std::exchange(known_, false);
   if (!known && !lost_) Tell(std::move(lock), status);
 }
 
 void RemoteCoordination::Cancel() {
   std::unique_lock lock(mutex_);
-  if (std::exchange(known_, true) || lost_) return;
+  if (going_back_ || lost_ || std::exchange(known_, true)) return;
   Tell(std::move(lock), Status(StatusCode::kCancelled, "given up on request"));
 }
 

@@ -40,8 +40,8 @@ class RemoteCoordination final : public Coordination {
   Status Answered(QuestionAnswer answer);
   // The connection has ended.
   void Lost();
-  // The operation is given up on request: tells so, once. A question that waits goes on waiting, since the
-  // coordinator may have answered it already.
+  // The operation is given up on request: tells so, once, and not on the way back. A question that waits goes
+  // on waiting, since the coordinator may have answered it already.
   void Cancel();
 
  private:
@@ -65,6 +65,7 @@ class RemoteCoordination final : public Coordination {
   bool lost_ = false;
   // The coordinator knows why this rank goes back: it has said so itself, or was told.
   bool known_ = false;
+  bool going_back_ = false;
 };
 
 }  // namespace stasis

@@ -253,6 +253,14 @@ TEST(CoordinationRemoteTest, GivingUpWaitsForWhatTheCoordinatorSays) {
   EXPECT_TRUE(other.empty()) << "told once";
 }
 
+TEST(CoordinationRemoteTest, TheWayBackIsNotGivenUp) {
+  Coordinator other;
+  other.rank().Fail(Status(StatusCode::kTimeout, "late"));
+  EXPECT_EQ(other.Next().kind, QuestionKind::kFail);
+  other.rank().Cancel();
+  EXPECT_TRUE(other.empty());
+}
+
 TEST(CoordinationRemoteTest, ADeadlineThatPassesIsTheEndOfTheCoordinator) {
   Coordinator other;
   const MonotonicTime before = Clock::Real().Now();

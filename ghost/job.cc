@@ -56,6 +56,24 @@ void Job::SetRecord(const std::string& state) {
   if (!status.ok()) Log(LogLevel::kWarning, "status.json: " + status.ToString());
 }
 
+// A rank is moved together with the others of its job, or not at all.
+Status Job::CheckRank(const Request& request, Answer* answer) const {
+  const bool moves = request.verb != Verb::kStatus && (request.verb != Verb::kCancel || request.whole_task);
+  if (!moves || request.job == config_.rank) return Status();
+  if (!config_.rank)
+    return Status(StatusCode::kFailedPrecondition, "task " + config_.name + " is no rank of a job");
+  const JobRank& mine = *config_.rank;
+  const std::string verb = VerbName(request.verb);
+  const std::string what = "task " + config_.name + " is rank " + std::to_string(mine.rank) + " of the " +
+                           std::to_string(mine.ranks) + " of job " + mine.job;
+  answer->remedy = verb + " the job: stasis " + verb + " " + mine.job;
+  if (!request.job)
+    return Status(StatusCode::kFailedPrecondition, what + ": no rank is moved without the others");
+  return Status(StatusCode::kFailedPrecondition, what + ", not rank " + std::to_string(request.job->rank) +
+                                                     " of the " + std::to_string(request.job->ranks) +
+                                                     " of job " + request.job->job);
+}
+
 // --- before anything is touched
 
 Status Job::PlaceAll(const std::vector<int>& gpus) {

@@ -39,8 +39,11 @@ class Job {
   static Result<std::unique_ptr<Job>> Load(const GhostArguments& arguments);
   ~Job();
 
-  // One verb except kStatus, from start to end. Returns the result for the client.
-  Json Run(const Request& request, Progress& progress);
+  // Whether the task is the rank that the request names, or none where it names none. Any thread.
+  Status CheckRank(const Request& request, Answer* answer) const;
+  // One verb except kStatus, from start to end. Returns the result for the client. `coordination` null: the
+  // task decides alone.
+  Json Run(const Request& request, Progress& progress, Coordination* coordination);
   // Takes over what a ghost that died has left: undoes what it was doing, or goes on holding the task.
   Status Adopt(Adopted adopted);
   // Makes the running operation stop at the next place where it can.
@@ -233,6 +236,7 @@ class Job {
   mutable std::mutex mutex_;
   TaskRecord record_;  // guarded by mutex_
 };
+  Coordination* coordination_ = nullptr;  // of the operation that runs; null: the task decides alone
 
 }  // namespace stasis
 

@@ -22,11 +22,12 @@ bool ChangesDescriptors(Step step) {
 
 }  // namespace
 
-Json Job::Run(const Request& request, Progress& progress) {
+Json Job::Run(const Request& request, Progress& progress, Coordination* coordination) {
   // Each start means that one more process has begun to use devices, which happens once in its life.
   constexpr int kStarts = 4;
   cancel_.Clear();
   bool newcomer = false;
+  coordination_ = coordination;
   Json result = RunOnce(request, progress, &newcomer);
   for (int start = 1; start < kStarts && newcomer && cancel_.Check().ok(); ++start) {
     Log(LogLevel::kInfo, "a process began to use devices during the operation, which starts over");

@@ -16,6 +16,8 @@
 namespace stasis {
 
 inline constexpr uint32_t kGhostQuestion = 4, kGhostAnswer = 5;
+// Bytes of the payload of such a message.
+inline constexpr uint32_t kMaxMeetPayload = 16u << 20;
 // Chunks in one kClaim.
 inline constexpr size_t kMaxClaim = 32768;
 

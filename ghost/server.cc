@@ -12,7 +12,8 @@ namespace stasis {
 namespace {
 
 constexpr uint32_t kRequest = 1, kEvent = 2, kResult = 3;
-constexpr MessageLimits kLimits = {1 << 20, 0};
+constexpr size_t kMaxRequest = 1 << 20;
+constexpr MessageLimits kLimits = {kMaxMeetPayload, 0};
 // A client that does not read is not waited for.
 constexpr std::chrono::seconds kSendTime(5);
 // How long a ghost waits for the client that had it started.
@@ -83,7 +84,7 @@ void Server::Poll(int timeout_ms) {
     Client& each = *client++;
     if (waits[i].revents != 0) Read(each);
   }
-  clients_.remove_if([](const Client& client) { return !client.socket.valid(); });
+  DropClients();
   if (waits[0].revents != 0) Accept();
   if (waits[1].revents != 0) {
     uint64_t count;
@@ -131,35 +132,55 @@ void Server::Read(Client& client) {
 }
 
 void Server::Handle(Client& client, Message message) {
-  if (message.type != kRequest) return client.socket.Reset();
+  if (message.type == kGhostAnswer) return HandleAnswer(client, message);
+  if (message.type != kRequest || message.payload.size() > kMaxRequest) return client.socket.Reset();
   std::string text(reinterpret_cast<const char*>(message.payload.data()), message.payload.size());
   Result<Request> request = ParseRequest(text);
+  if (request.ok()) return HandleRequest(client, message.request_id, *std::move(request));
   Answer answer;
   answer.left = "unchanged";
-  if (!request.ok()) {
-    Post(client.id, message.request_id, kResult, ResultJson("", request.status(), answer));
-    return;
-  }
-  Asked asked{client.id, message.request_id, *request};
-  if (request->verb == Verb::kStatus) {
+  Post(client.id, message.request_id, kResult, ResultJson("", request.status(), answer));
+}
+
+void Server::HandleRequest(Client& client, uint64_t request_id, Request request) {
+  Answer answer;
+  answer.left = "unchanged";
+  const Verb verb = request.verb;
+  Asked asked{client.id, request_id, std::move(request)};
+  Status mine = job_.CheckRank(asked.request, &answer);
+  if (!mine.ok()) {
+    Post(client.id, request_id, kResult, ResultJson(VerbName(verb), mine, answer));
+  } else if (verb == Verb::kStatus) {
     answer.fields = StatusFields();
-    Post(client.id, message.request_id, kResult, ResultJson("status", Status(), answer));
-  } else if (request->verb == Verb::kCancel) {
+    Post(client.id, request_id, kResult, ResultJson("status", Status(), answer));
+  } else if (verb == Verb::kCancel) {
     HandleCancel(asked);
   } else if (running_) {
     Status busy(StatusCode::kFailedPrecondition,
                 std::string("a ") + VerbName(running_->request.verb) + " of this task is running");
     answer.remedy = "wait for it, or give it up with: stasis cancel --operation";
-    Post(client.id, message.request_id, kResult, ResultJson(VerbName(request->verb), busy, answer));
+    Post(client.id, request_id, kResult, ResultJson(VerbName(verb), busy, answer));
   } else {
     Start(std::move(asked));
   }
+}
+
+// An answer that comes when nobody waits for it any more is nobody's fault.
+void Server::HandleAnswer(Client& client, const Message& message) {
+  Result<QuestionAnswer> answer = DecodeQuestionAnswer(message.payload);
+  if (!answer.ok()) return client.socket.Reset();
+  if (!meeting_ || running_->client != client.id || running_->request_id != message.request_id) return;
+  Status taken = meeting_->Answered(*std::move(answer));
+  if (taken.ok()) return;
+  RawLog(LogLevel::kError, "the coordinator: %s", taken.ToString().c_str());
+  client.socket.Reset();
 }
 
 void Server::HandleCancel(const Asked& asked) {
   Answer answer;
   answer.left = "unchanged";
   if (running_) job_.Cancel();
+  if (meeting_) meeting_->Cancel();
   if (!asked.request.whole_task) {
     Status status = running_ ? Status() : Status(StatusCode::kFailedPrecondition, "no operation is running");
     answer.fields = {{"what", "operation"}, {"signal", 0}};
@@ -173,18 +194,32 @@ void Server::HandleCancel(const Asked& asked) {
   queued_ = asked;
 }
 
+std::unique_ptr<RemoteCoordination> Server::Meet(const Asked& asked) {
+  if (!asked.request.job || asked.request.verb == Verb::kCancel) return nullptr;
+  auto send = [this, client = asked.client, id = asked.request_id](uint32_t number,
+                                                                   std::vector<std::byte> question) {
+    Posted posted{client, Message(), number};
+    posted.message.type = kGhostQuestion;
+    posted.message.request_id = id;
+    posted.message.payload = std::move(question);
+    Post(std::move(posted));
+  };
+  return std::make_unique<RemoteCoordination>(std::move(send), asked.request.patience);
+}
+
 void Server::Start(Asked asked) {
   running_ = asked;
+  meeting_ = Meet(asked);
   root_.Reset();
   // Before anything is done: a client that has not heard this may ask another ghost.
   Post(asked.client, asked.request_id, kEvent, {{"phase", "begin"}, {"done", 0}, {"total", 0}});
   Flush();
-  worker_ = std::thread([this, asked = std::move(asked)] {
+  worker_ = std::thread([this, asked = std::move(asked), meeting = meeting_.get()] {
     Progress progress([&](const Progress::Report& report) {
       Post(asked.client, asked.request_id, kEvent,
            {{"phase", report.phase}, {"done", report.done}, {"total", report.total}});
     });
-    Json result = job_.Run(asked.request, progress);
+    Json result = job_.Run(asked.request, progress, meeting);
     std::lock_guard lock(mutex_);
     result_ = std::move(result);
     uint64_t one = 1;
@@ -201,6 +236,7 @@ void Server::Finish() {
   }
   if (!result) return;
   worker_.join();
+  meeting_.reset();
   Asked done = *std::exchange(running_, std::nullopt);
   Post(done.client, done.request_id, kResult, *result);
   Flush();
@@ -211,32 +247,51 @@ void Server::Finish() {
 
 void Server::Post(uint64_t client, uint64_t request_id, uint32_t type, const Json& json) {
   std::string text = JsonText(json);
-  Message message;
-  message.type = type;
-  message.request_id = request_id;
+  Posted posted{client, Message(), 0};
+  posted.message.type = type;
+  posted.message.request_id = request_id;
   std::span<const std::byte> bytes = std::as_bytes(std::span(text));
-  message.payload.assign(bytes.begin(), bytes.end());
+  posted.message.payload.assign(bytes.begin(), bytes.end());
+  Post(std::move(posted));
+}
+
+void Server::Post(Posted posted) {
   std::lock_guard lock(mutex_);
-  posted_.emplace_back(client, std::move(message));
+  posted_.push_back(std::move(posted));
   uint64_t one = 1;
   (void)!write(wake_.get(), &one, sizeof one);
 }
 
 void Server::Flush() {
-  std::vector<std::pair<uint64_t, Message>> posted;
+  std::vector<Posted> all;
   {
     std::lock_guard lock(mutex_);
-    posted.swap(posted_);
+    all.swap(posted_);
   }
-  for (auto& [id, message] : posted) {
-    for (Client& client : clients_) {
-      if (client.id != id || !client.socket.valid()) continue;
-      Status sent = SendMessage(client.socket.get(), std::move(message), Deadline::After(kSendTime));
-      if (!sent.ok()) client.socket.Reset();
-      break;
-    }
+  for (Posted& posted : all) {
+    bool sent = SendTo(FindClient(posted.client), std::move(posted.message));
+    if (sent && posted.question != 0 && meeting_) meeting_->Sent(posted.question);
   }
+  DropClients();
+}
+
+bool Server::SendTo(Client* client, Message message) {
+  if (client == nullptr) return false;
+  Status sent = SendMessage(client->socket.get(), std::move(message), Deadline::After(kSendTime), kLimits);
+  if (!sent.ok()) client->socket.Reset();
+  return sent.ok();
+}
+
+Server::Client* Server::FindClient(uint64_t id) {
+  for (Client& client : clients_) {
+    if (client.id == id && client.socket.valid()) return &client;
+  }
+  return nullptr;
+}
+
+void Server::DropClients() {
   clients_.remove_if([](const Client& client) { return !client.socket.valid(); });
+  if (meeting_ && FindClient(running_->client) == nullptr) meeting_->Lost();
 }
 
 Json Server::StatusFields() {

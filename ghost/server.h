@@ -1,5 +1,6 @@
 // The ghost's control socket (docs/ghost-protocol.md) and its life: one thread serves clients and watches the
-// task, one runs the operation.
+// task, one runs the operation. What the operation asks the coordinator of the task's job goes through the
+// first one, too.
 #ifndef GHOST_SERVER_H_
 #define GHOST_SERVER_H_
 
@@ -15,6 +16,7 @@
 #include "base/message.h"
 #include "base/progress.h"
 #include "base/unix_socket.h"
+#include "ghost/coordination_remote.h"
 #include "ghost/job.h"
 #include "ghost/request.h"
 
@@ -38,6 +40,11 @@ class Server {
     uint64_t request_id = 0;
     Request request;
   };
+  struct Posted {
+    uint64_t client = 0;
+    Message message;
+    uint32_t question = 0;  // its number, of a question
+  };
 
   bool Idle() const;
   bool LateClients();
@@ -45,11 +52,18 @@ class Server {
   void Accept();
   void Read(Client& client);
   void Handle(Client& client, Message message);
+  void HandleRequest(Client& client, uint64_t request_id, Request request);
+  void HandleAnswer(Client& client, const Message& message);
   void HandleCancel(const Asked& asked);
   void Start(Asked asked);
+  std::unique_ptr<RemoteCoordination> Meet(const Asked& asked);
   void Finish();
   void Post(uint64_t client, uint64_t request_id, uint32_t type, const Json& json);  // any thread
+  void Post(Posted posted);                                                          // any thread
   void Flush();
+  bool SendTo(Client* client, Message message);
+  Client* FindClient(uint64_t id);
+  void DropClients();
   Json StatusFields();
   void WatchTask();
 
@@ -61,12 +75,13 @@ class Server {
 
   std::thread worker_;
   std::optional<Asked> running_;
-  std::optional<Asked> queued_;  // a cancel that waits for the operation it gave up
-  Fd root_;                      // of the held task, to see its end
+  std::unique_ptr<RemoteCoordination> meeting_;  // of an operation that a job's coordinator leads
+  std::optional<Asked> queued_;                  // a cancel that waits for the operation it gave up
+  Fd root_;                                      // of the held task, to see its end
 
   std::mutex mutex_;
-  std::vector<std::pair<uint64_t, Message>> posted_;  // guarded by mutex_
-  std::optional<Json> result_;                        // of the operation that has ended; guarded by mutex_
+  std::vector<Posted> posted_;  // guarded by mutex_
+  std::optional<Json> result_;  // of the operation that has ended; guarded by mutex_
 };
 
 }  // namespace stasis
