@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "dedup/image.h"
 #include "ghost/child.h"
+#include "ghost/coordination.h"
 #include "ghost/freezer.h"
 #include "ghost/gpu.h"
 #include "ghost/guard.h"
@@ -231,12 +232,12 @@ class Job {
 
   Guard guard_;
   CancelFlag cancel_;
+  Coordination* coordination_ = nullptr;  // of the operation that runs; null: the task decides alone
   Operation op_;
 
   mutable std::mutex mutex_;
   TaskRecord record_;  // guarded by mutex_
 };
-  Coordination* coordination_ = nullptr;  // of the operation that runs; null: the task decides alone
 
 }  // namespace stasis
 
