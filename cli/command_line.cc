@@ -6,6 +6,7 @@
 #include "cli/exit_codes.h"
 #include "cli/layout.h"
 #include "cli/values.h"
+#include "coordinator/job_json.h"
 
 #ifndef STASIS_VERSION
 #error "the build tells the version"
@@ -134,6 +135,18 @@ void CommandLine::AddRun() {
       ->check(CLI::IsMember({"refuse", "host"}))
       ->type_name("KIND");
   run->add_flag("-d,--detach", options_.detach, "print the name and leave the task running");
+  run->add_option("-n,--ranks", options_.ranks,
+                  "a job of so many ranks, each a task, with an environment as torchrun sets it")
+      ->check(CLI::Range(1, kMaxRanks))
+      ->type_name("N");
+  run->add_option("--nodes", options_.nodes, "places for the ranks, as a JSON file (docs/cli.md)")
+      ->type_name("FILE");
+  run->add_option("--master-port", options_.master_port, "MASTER_PORT of the ranks (default: a free one)")
+      ->check(CLI::Range(1, 65535))
+      ->type_name("PORT");
+  run->add_option("--grace", grace_,
+                  "when a rank fails: time for the others between SIGTERM and SIGKILL (default 5s)")
+      ->type_name("TIME");
   run->add_option("-e,--env", options_.environment, "variable for the program; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
@@ -235,8 +248,10 @@ void CommandLine::AddOthers() {
   completion->add_option("SHELL", options_.shell, "bash, zsh or fish")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));
-  // For our own use: the child that opens a driver, and the names that completion offers.
+  // For our own use: the child that opens a driver, what finds a port on another node, and the names that
+  // completion offers.
   app_.add_subcommand("probe-driver")->group("")->add_option("PATH", options_.paths)->required();
+  app_.add_subcommand("free-port")->group("");
   app_.add_subcommand("complete-tasks")->group("");
   app_.add_subcommand("complete-images")->group("");
 }
@@ -269,6 +284,18 @@ CommandLine::Outcome CommandLine::TakeProgram() {
   return {};
 }
 
+// What is only of use for a job of ranks.
+CommandLine::Outcome CommandLine::CheckJobOptions() {
+  if (options_.verb != "run") return {};
+  if (!options_.nodes.empty() && !options_.gpus.empty()) {
+    return UsageError("--gpus with --nodes: the file names the GPUs of each node");
+  }
+  if (options_.ranks > 0 || !options_.nodes.empty()) return {};
+  if (options_.master_port > 0) return UsageError("--master-port is for jobs: --ranks N");
+  if (!grace_.empty()) return UsageError("--grace is for jobs: --ranks N");
+  return {};
+}
+
 CommandLine::Outcome CommandLine::Interpret() {
   if (!gpus_.empty()) {
     Result<std::vector<int>> gpus = ParseGpuList(gpus_);
@@ -286,6 +313,8 @@ CommandLine::Outcome CommandLine::Interpret() {
     Status good = CheckEnvironmentEntry(entry);
     if (!good.ok()) return UsageError("--env: " + std::string(good.message()));
   }
+  Outcome job = CheckJobOptions();
+  if (job.done) return job;
   if (options_.verb == "run" && !options_.name.empty()) {
     Status good = CheckTaskName(options_.name);
     if (!good.ok()) return UsageError(std::string(good.message()));

@@ -36,6 +36,7 @@ class CommandLine {
   static bool HasVerb(const CLI::App& parent, const std::string& name);
   void NoteVerb();
   Outcome TakeProgram();
+  Outcome CheckJobOptions();
   Outcome Interpret();
   Outcome UsageError(const std::string& text) const;
 

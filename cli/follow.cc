@@ -19,8 +19,9 @@ namespace {
 
 constexpr size_t kCopySize = 64 << 10;
 
-// False: nobody reads any more.
-Result<bool> WriteAll(int out, std::string_view bytes) {
+}  // namespace
+
+Result<bool> WriteOutput(int out, std::string_view bytes) {
   while (!bytes.empty()) {
     ssize_t written = write(out, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
@@ -37,8 +38,6 @@ Result<bool> WriteAll(int out, std::string_view bytes) {
   return true;
 }
 
-}  // namespace
-
 Result<LogFollower> LogFollower::Open(const std::string& path, uint64_t offset) {
   Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.valid()) return ErrnoStatus(errno, path);
@@ -46,6 +45,10 @@ Result<LogFollower> LogFollower::Open(const std::string& path, uint64_t offset) 
 }
 
 Result<bool> LogFollower::Pump(int out) {
+  return Pump([out](std::string_view bytes) { return WriteOutput(out, bytes); });
+}
+
+Result<bool> LogFollower::Pump(const Sink& sink) {
   struct stat info {};
   if (fstat(file_.get(), &info) != 0) return ErrnoStatus(errno, "output.log");
   offset_ = std::min(offset_, static_cast<uint64_t>(info.st_size));
@@ -55,7 +58,7 @@ Result<bool> LogFollower::Pump(int out) {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return ErrnoStatus(errno, "read output.log");
     if (got == 0) break;
-    ASSIGN_OR_RETURN(bool read, WriteAll(out, std::string_view(buffer, static_cast<size_t>(got))));
+    ASSIGN_OR_RETURN(bool read, sink(std::string_view(buffer, static_cast<size_t>(got))));
     reader_gone_ = !read;
     offset_ += static_cast<uint64_t>(got);
   }
@@ -107,15 +110,22 @@ Status TaskFollower::TakeEvents() {
   }
 }
 
+Result<std::optional<TaskView>> Verdict(const TaskFacts& facts, Fd* ghost) {
+  TaskView view = DeriveCondition(facts);
+  bool ghost_decides = view.condition == TaskCondition::kKilled && facts.exit.is_null() &&
+                       facts.ghost_listens && TextField(facts.status, "state") == "checkpointing";
+  if (!ghost_decides) return std::optional(view);
+  ghost->Reset(static_cast<int>(syscall(SYS_pidfd_open, IntegerField(facts.status, "ghost_pid"), 0)));
+  return std::optional<TaskView>();
+}
+
 Result<TaskView> TaskFollower::AwaitVerdict() {
   for (;;) {
     RETURN_IF_ERROR(TakeEvents());
     ASSIGN_OR_RETURN(TaskFacts facts, ReadTaskFacts(paths_));
-    TaskView view = DeriveCondition(facts);
-    bool ghost_decides = view.condition == TaskCondition::kKilled && facts.exit.is_null() &&
-                         facts.ghost_listens && TextField(facts.status, "state") == "checkpointing";
-    if (!ghost_decides) return view;
-    Fd ghost(static_cast<int>(syscall(SYS_pidfd_open, IntegerField(facts.status, "ghost_pid"), 0)));
+    Fd ghost;
+    ASSIGN_OR_RETURN(std::optional<TaskView> view, Verdict(facts, &ghost));
+    if (view) return *view;
     pollfd waits[] = {{inotify_.get(), POLLIN, 0}, {ghost.get(), POLLIN, 0}};
     if (poll(waits, 2, ghost.valid() ? -1 : 0) < 0 && errno != EINTR) return ErrnoStatus(errno, "poll");
   }

@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/fd.h"
 #include "base/status.h"
@@ -13,6 +15,9 @@
 #include "cli/task.h"
 
 namespace stasis {
+
+// Writes all of `bytes`, also to somebody's non-blocking pipe. False: nobody reads `out` any more.
+Result<bool> WriteOutput(int out, std::string_view bytes);
 
 // Copies a growing file to a descriptor.
 class LogFollower {
@@ -23,6 +28,9 @@ class LogFollower {
   // Copies what is there now to `out`, also when the file was cut shorter meanwhile (then from its new end
   // on). False once nobody reads `out` any more: nothing is copied from then on.
   Result<bool> Pump(int out);
+  // The same, given piece by piece to a function that returns as WriteOutput does.
+  using Sink = std::function<Result<bool>(std::string_view)>;
+  Result<bool> Pump(const Sink& sink);
   uint64_t offset() const { return offset_; }
   void set_offset(uint64_t offset) { offset_ = offset; }
 
@@ -48,9 +56,14 @@ class SignalSource {
   Fd fd_;
 };
 
+// How a task whose process is gone has ended; nothing while its ghost, which is about to end it or has just
+// done so for a checkpoint, has not said so yet. `ghost` is then a descriptor that polls readable when that
+// ends.
+Result<std::optional<TaskView>> Verdict(const TaskFacts& facts, Fd* ghost);
+
 struct FollowOptions {
   uint64_t log_offset = 0;
-  bool copy_output = true;  // to standard output
+  bool copy_output = true;        // to standard output
   bool stop_when_unread = false;  // end once nobody reads standard output any more
   // Called with each signal that this process gets.
   std::function<void(int)> on_signal;
@@ -66,8 +79,8 @@ class TaskFollower {
  public:
   // Needs the task's folders.
   static Result<TaskFollower> Create(const TaskPaths& paths);
-  // Until the process `identity` has ended and how is known: a checkpoint that ends it is awaited. kPeerDied with
-  // stop_when_unread.
+  // Until the process `identity` has ended and how is known: a checkpoint that ends it is awaited. kPeerDied
+  // with stop_when_unread.
   Result<FollowResult> Follow(const ProcessIdentity& identity, SignalSource& signals,
                               const FollowOptions& options);
 

@@ -39,6 +39,7 @@ struct Arguments {
   int control;
   bool namespaces;
   const char* exit_file;
+  const char* folder;
   const char* executable;
   char** argv;  // of the program
 };
@@ -50,7 +51,8 @@ struct Arguments {
 
 Arguments Parse(int argc, char** argv) {
   if (argc <= stasis::kInitFixedArguments) Usage();
-  Arguments arguments{atoi(argv[1]), argv[2][0] == '1', argv[3], argv[4], argv + stasis::kInitFixedArguments};
+  Arguments arguments{atoi(argv[1]), argv[2][0] == '1', argv[3],
+                      argv[4],       argv[5],           argv + stasis::kInitFixedArguments};
   if (arguments.control < 3 || fcntl(arguments.control, F_SETFD, FD_CLOEXEC) != 0) Usage();
   return arguments;
 }
@@ -73,6 +75,10 @@ sigset_t WaitedSignals() {
 
 [[noreturn]] void BecomeProgram(const Arguments& arguments) {
   setpgid(0, 0);
+  if (arguments.folder[0] != 0 && chdir(arguments.folder) != 0) {
+    Report(arguments.control, InitReportKind::kFolderFailed, errno);
+    _exit(kCannotStart);
+  }
   Report(arguments.control, InitReportKind::kProgram, static_cast<int>(getpid()));
   char go;
   ssize_t got;

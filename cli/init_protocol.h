@@ -6,8 +6,8 @@
 //   program     -> launcher   InitReport kProgram    value: the program's pid in its own namespace; waits
 //   launcher    -> program    one byte               the task is on record: go
 //   program     -> launcher   InitReport kExecFailed value: errno; without it the end of the stream means
-//   that the
-//                                                    program runs
+//                                                    that the program runs
+// Where it cannot come so far: kNamespaceFailed, kFolderFailed, kExecFailed, with an errno.
 // A launcher that ends before the byte ends the task too.
 #ifndef CLI_INIT_PROTOCOL_H_
 #define CLI_INIT_PROTOCOL_H_
@@ -16,7 +16,13 @@
 
 namespace stasis {
 
-enum class InitReportKind : uint32_t { kInit = 1, kProgram = 2, kExecFailed = 3, kNamespaceFailed = 4 };
+enum class InitReportKind : uint32_t {
+  kInit = 1,
+  kProgram = 2,
+  kExecFailed = 3,
+  kNamespaceFailed = 4,
+  kFolderFailed = 5
+};
 
 struct InitReport {
   InitReportKind kind;
@@ -24,9 +30,10 @@ struct InitReport {
 };
 static_assert(sizeof(InitReport) == 8);
 
-// stasis-init CONTROL_FD NAMESPACES(0|1) EXIT_FILE EXECUTABLE ARGV0 [ARG...], with the program's environment
-// as its own, /dev/null as descriptor 0 and the log as 1 and 2.
-inline constexpr int kInitFixedArguments = 5;
+// stasis-init CONTROL_FD NAMESPACES(0|1) EXIT_FILE FOLDER EXECUTABLE ARGV0 [ARG...], with the program's
+// environment as its own, /dev/null as descriptor 0 and the log as 1 and 2. FOLDER is the program's working
+// folder, or empty for the present one: what leads into another mount namespace leaves that.
+inline constexpr int kInitFixedArguments = 6;
 
 }  // namespace stasis
 

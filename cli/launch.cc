@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <poll.h>
 #include <spawn.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 
 #include "cli/init_protocol.h"
@@ -18,6 +20,7 @@ namespace stasis {
 namespace {
 
 constexpr int kControlFd = 3;
+constexpr size_t kMaxSaid = 500;
 
 struct ReceivedReport {
   bool end = false;
@@ -60,8 +63,13 @@ Result<Fd> OpenLog(const std::string& path) {
 
 Result<pid_t> SpawnInit(const TaskPaths& paths, const LaunchOptions& options, int log, int control) {
   SubprocessOptions command;
-  command.argv = {options.init, std::to_string(kControlFd), options.namespaces ? "1" : "0",
-                  paths.File("exit.json"), options.executable};
+  command.argv = options.through;
+  for (const std::string& argument :
+       {options.init, std::to_string(kControlFd), std::string(options.namespaces ? "1" : "0"),
+        paths.File("exit.json"), options.through.empty() ? std::string() : options.folder,
+        options.executable}) {
+    command.argv.push_back(argument);
+  }
   command.argv.insert(command.argv.end(), options.argv.begin(), options.argv.end());
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -72,10 +80,10 @@ Result<pid_t> SpawnInit(const TaskPaths& paths, const LaunchOptions& options, in
   // Descriptors that the caller of stasis left open would keep the task from being dumped.
   posix_spawn_file_actions_addclosefrom_np(&actions, kControlFd + 1);
   pid_t pid = 0;
-  int error = posix_spawn(&pid, options.init.c_str(), &actions, nullptr, PointersOf(command.argv).data(),
+  int error = posix_spawn(&pid, command.argv[0].c_str(), &actions, nullptr, PointersOf(command.argv).data(),
                           PointersOf(options.environment).data());
   posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) return ErrnoStatus(error, "start " + options.init);
+  if (error != 0) return ErrnoStatus(error, "start " + command.argv[0]);
   return pid;
 }
 
@@ -99,6 +107,8 @@ Result<Started> AwaitStart(int control) {
         started.program = received.sender;
         started.program_in_namespace = received.report.value;
         break;
+      case InitReportKind::kFolderFailed:
+        return ErrnoStatus(received.report.value, "enter the working folder");
       case InitReportKind::kNamespaceFailed:
         return ErrnoStatus(received.report.value, "make a PID and a time namespace");
       default:
@@ -106,14 +116,6 @@ Result<Started> AwaitStart(int control) {
     }
   }
   return started;
-}
-
-Status LetGo(int control, const std::string& executable) {
-  char go = 'g';
-  if (send(control, &go, 1, MSG_NOSIGNAL) != 1) return ErrnoStatus(errno, "let the program go");
-  ASSIGN_OR_RETURN(ReceivedReport received, Receive(control));
-  if (received.end) return Status();
-  return ErrnoStatus(received.report.value, "execute " + executable);
 }
 
 Status WriteProcess(const TaskPaths& paths, const Started& started, ProcessIdentity* identity) {
@@ -126,6 +128,33 @@ Status WriteProcess(const TaskPaths& paths, const Started& started, ProcessIdent
                                                 {"nspid", started.program_in_namespace}});
 }
 
+// What leads to stasis-init has failed by itself, and said why on the log, if at all.
+Status ThroughStatus(const TaskPaths& paths, const LaunchOptions& options, int status) {
+  std::string command;
+  for (const std::string& word : options.through) command += (command.empty() ? "" : " ") + word;
+  Result<std::string> log = ReadFile(paths.File("output.log"));
+  std::string said = log.ok() ? log->substr(0, kMaxSaid) : "";
+  while (!said.empty() && said.back() == '\n') said.pop_back();
+  return Errorf(StatusCode::kUnavailable, "`%s` started nothing: it ended with status %d%s%s",
+                command.c_str(), WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+                said.empty() ? "" : ": ", said.c_str());
+}
+
+int AwaitStarter(pid_t starter) {
+  int status = 0;
+  while (waitpid(starter, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status;
+}
+
+void AwaitEnd(const ProcessIdentity& init) {
+  Result<Fd> process = OpenPidFd(init);
+  if (!process.ok()) return;
+  pollfd wait{process->get(), POLLIN, 0};
+  while (poll(&wait, 1, -1) < 0 && errno == EINTR) {
+  }
+}
+
 }  // namespace
 
 bool HasSysAdmin() {
@@ -135,7 +164,7 @@ bool HasSysAdmin() {
   return (data[0].effective & (1u << CAP_SYS_ADMIN)) != 0;
 }
 
-Result<ProcessIdentity> Launch(const TaskPaths& paths, const LaunchOptions& options) {
+Result<PendingTask> PendingTask::Start(const TaskPaths& paths, const LaunchOptions& options) {
   ASSIGN_OR_RETURN(Fd log, OpenLog(paths.File("output.log")));
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
@@ -150,13 +179,39 @@ Result<ProcessIdentity> Launch(const TaskPaths& paths, const LaunchOptions& opti
   ASSIGN_OR_RETURN(pid_t starter, SpawnInit(paths, options, log.get(), theirs.get()));
   theirs.Reset();
   low.Reset();
-  while (waitpid(starter, nullptr, 0) < 0 && errno == EINTR) {
-  }
-  ASSIGN_OR_RETURN(Started started, AwaitStart(ours.get()));
+  int status = AwaitStarter(starter);
+  Result<Started> started = AwaitStart(ours.get());
+  bool lost = !started.ok() && started.status().code() == StatusCode::kPeerDied;
+  if (lost && !options.through.empty() && status != 0) return ThroughStatus(paths, options, status);
+  if (!started.ok()) return started.status();
   ProcessIdentity identity;
-  RETURN_IF_ERROR(WriteProcess(paths, started, &identity));
-  RETURN_IF_ERROR(LetGo(ours.get(), options.executable));
-  return identity;
+  RETURN_IF_ERROR(WriteProcess(paths, *started, &identity));
+  return PendingTask(std::move(ours), identity, started->program, options.executable);
+}
+
+Status PendingTask::LetGo() {
+  char go = 'g';
+  if (send(control_.get(), &go, 1, MSG_NOSIGNAL) != 1) return ErrnoStatus(errno, "let the program go");
+  ASSIGN_OR_RETURN(ReceivedReport received, Receive(control_.get()));
+  if (!received.end) return ErrnoStatus(received.report.value, "execute " + executable_);
+  control_.Reset();
+  return Status();
+}
+
+void PendingTask::End() {
+  control_.Reset();
+  if (IsAlive(init_)) {
+    // Without a PID namespace nothing ends with stasis-init.
+    kill(-program_, SIGKILL);
+    kill(init_.pid, SIGKILL);
+  }
+  AwaitEnd(init_);
+}
+
+PendingTask::~PendingTask() {
+  if (!control_.valid()) return;
+  control_.Reset();
+  AwaitEnd(init_);
 }
 
 }  // namespace stasis

@@ -24,12 +24,18 @@ struct Options {
   std::vector<std::string> program;
   bool detach = false;
   std::vector<int> gpus;  // empty: not given
+  int ranks = 0;          // 0: a task of its own
+  std::string nodes;      // file; of restore, too
+  int master_port = 0;    // 0: any that is free
 
   // pause, resume, checkpoint, restore, migrate, cancel
   std::string residency = "device";
   std::optional<Duration> deadline;
   std::optional<Duration> grace;
   std::optional<Duration> wait_low;
+  // of jobs
+  std::string pause_protocol = "cut";
+  int attempts = 3;
   std::string snapshot = "auto";
   std::string device_hash = "auto";
   int snapshot_host_share = 50;  // percent
@@ -44,6 +50,7 @@ struct Options {
   std::string as;                   // images import
 
   bool all = false;                // ps, images ls
+  bool show_ranks = false;         // ps
   bool follow = false;             // logs
   bool force = false;              // images rm
   std::string shell;               // completion

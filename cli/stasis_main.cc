@@ -10,6 +10,7 @@
 #include "cli/completion.h"
 #include "cli/driver_probe.h"
 #include "cli/image_names.h"
+#include "cli/run_job.h"
 #include "cli/verbs.h"
 
 namespace stasis {
@@ -82,6 +83,7 @@ int Main(const std::vector<std::string>& arguments) {
   const Options& options = line.options();
   if (outcome.done) return SayOutcome(outcome, FullVerb(options), WantsJson(arguments));
   if (options.verb == "probe-driver") return ProbeDriverMain(options.paths);
+  if (options.verb == "free-port") return FreePortMain();
   if (options.verb == "complete-tasks") return CompleteTasks();
   if (options.verb == "complete-images") return CompleteImages();
   if (options.verb == "completion") {
