@@ -168,6 +168,8 @@ class ImageReader {
   const StreamLayout* Layout(const std::string& name) const;
   // Checked. `out` is as long as the piece. Thread-safe.
   Status ReadPiece(const std::string& name, size_t piece, std::span<std::byte> out) const;
+  // The same for chunks [first, first + count) of a stream.
+  Status ReadRun(const std::string& name, size_t first, size_t count, std::span<std::byte> out) const;
   // Writes a folder's files into `path`, which exists and is empty, on several threads.
   Status ExtractFolder(const std::string& name, const std::string& path) const;
   // Reads and checks every byte. `progress` is told bytes done and in all, from several threads, one at a

@@ -161,6 +161,20 @@ Status ImageReader::ReadPiece(const std::string& name, size_t piece, std::span<s
   return state_->Read(found->second, found->second.layout.pieces()[piece], out);
 }
 
+Status ImageReader::ReadRun(const std::string& name, size_t first, size_t count,
+                            std::span<std::byte> out) const {
+  auto found = state_->streams.find(name);
+  size_t all = found == state_->streams.end() ? 0 : found->second.layout.chunk_count();
+  if (count == 0 || count > all || first > all - count) {
+    return Status(StatusCode::kInvalidArgument, "there are no such chunks of a stream '" + name + "'");
+  }
+  const StreamLayout& layout = found->second.layout;
+  Piece run{layout.ChunkOffset(first), 0, first, count};
+  run.size = layout.ChunkOffset(first + count - 1) + layout.ChunkSize(first + count - 1) - run.offset;
+  if (out.size() != run.size) return Status(StatusCode::kInvalidArgument, "not the size of the chunks");
+  return state_->Read(found->second, run, out);
+}
+
 Status ImageReader::ExtractFolder(const std::string& name, const std::string& path) const {
   auto found = state_->folders.find(name);
   if (found == state_->folders.end()) {

@@ -17,8 +17,9 @@ using SteadyClock = std::chrono::steady_clock;
 constexpr uint64_t kFirstSample = 1 << 20, kSecondSample = 256 << 20;
 constexpr double kHopeless = 8;
 // Where nothing is found in the store, hashing on the device is in vain: a device this much faster than the
-// way through the host loses a quarter at worst.
-constexpr double kWorthIt = 4;
+// way through the host loses a quarter at worst. Where ranks may have the same in memory, two of them gain as
+// soon as it is twice as fast.
+constexpr double kWorthIt = 4, kWorthItShared = 2;
 
 // The first chunks of `part`, of about `bytes` together.
 size_t FirstChunks(const std::vector<DeviceRange>& ranges, uint64_t bytes, uint64_t* sum) {
@@ -148,7 +149,7 @@ Result<bool> DeviceSaver::IsWorthIt(DeviceHasher& hasher, const Part& part, cons
   start = SteadyClock::now();
   RETURN_IF_ERROR(hasher.Hash(std::span(part.ranges).first(count), device));
   by_device = SteadyClock::now() - start;
-  return static_cast<double>(size) / by_device.count() > host_rate * kWorthIt;
+  return static_cast<double>(size) / by_device.count() > host_rate * (shared_ ? kWorthItShared : kWorthIt);
 }
 
 bool DeviceSaver::Knows(const std::string& name) const {

@@ -33,8 +33,10 @@ struct DeviceBytes {
 
 class DeviceSaver {
  public:
-  // What is given must outlive the saver.
-  DeviceSaver(Gpu& gpu, ImageWriter& image, DeviceHashMode mode) : gpu_(gpu), image_(image), mode_(mode) {}
+  // What is given must outlive the saver. `shared`: others write what they have in common with this image, so
+  // that hashing pays more often.
+  DeviceSaver(Gpu& gpu, ImageWriter& image, DeviceHashMode mode, bool shared = false)
+      : gpu_(gpu), image_(image), mode_(mode), shared_(shared) {}
   ~DeviceSaver();
   DeviceSaver(const DeviceSaver&) = delete;
   DeviceSaver& operator=(const DeviceSaver&) = delete;
@@ -82,6 +84,7 @@ class DeviceSaver {
   Gpu& gpu_;
   ImageWriter& image_;
   const DeviceHashMode mode_;
+  const bool shared_;
   std::map<int, std::unique_ptr<DeviceHasher>> hashers_;  // null: decided against
   std::map<std::string, Stream> streams_;
   std::vector<std::string> notes_;

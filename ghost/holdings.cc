@@ -9,6 +9,7 @@
 
 #include "base/raw_log.h"
 #include "ghost/fault.h"
+#include "ghost/memory_load.h"
 
 namespace stasis {
 namespace {
@@ -290,13 +291,10 @@ Status Holdings::CheckRoom(Gpu& gpu) const {
   return CheckDeviceRoom(gpu, needs);
 }
 
-Status Holdings::FillDevice(Gpu& gpu, MemorySource& source, const Layouts& layouts,
-                            const CopyContext& context) {
+Status Holdings::FillDevice(Gpu& gpu, const std::function<Status(DeviceMemory& memory)>& fill) {
   RETURN_IF_ERROR(CheckRoom(gpu));
   DeviceMemory memory(members.size());
-  std::vector<StreamMap> maps;
   for (size_t m = 0; m < members.size(); ++m) {
-    maps.emplace_back(members[m]);
     for (const HeldExtent& e : members[m].extents) {
       memory[m].emplace_back();
       if (e.borrowed) continue;
@@ -304,15 +302,7 @@ Status Holdings::FillDevice(Gpu& gpu, MemorySource& source, const Layouts& layou
       ASSIGN_OR_RETURN(memory[m].back(), gpu.Create(device, e.extent.size, e.extent.traits));
     }
   }
-  RETURN_IF_ERROR(CopyPieces(layouts, source, &gpu, context, nullptr,
-                             [&](const MemberPiece& piece, std::span<const std::byte> bytes) -> Status {
-                               RETURN_IF_ERROR(Fault(FaultPoint::kLoadInside));
-                               return maps[piece.member].ForParts(
-                                   piece.piece.offset, bytes,
-                                   [&](size_t extent, uint64_t inside, std::span<const std::byte> part) {
-                                     return memory[piece.member][extent].Write(inside, part);
-                                   });
-                             }));
+  RETURN_IF_ERROR(fill(memory));
   for (size_t m = 0; m < members.size(); ++m) {
     for (size_t i = 0; i < memory[m].size(); ++i) {
       if (members[m].extents[i].borrowed) continue;
@@ -323,32 +313,56 @@ Status Holdings::FillDevice(Gpu& gpu, MemorySource& source, const Layouts& layou
   return Status();
 }
 
-Status Holdings::FillFromImage(Gpu& gpu, const ImageReader& image, const CopyContext& context) {
-  static const StreamLayout kNothing;
-  Layouts layouts;
-  for (const HeldMember& member : members) {
-    layouts.push_back(member.ranges.empty() ? &kNothing : image.Layout(member.stream()));
-  }
-  return FillDevice(gpu, *SourceOf(members, image), layouts, context);
+Status Holdings::FillFromArena(Gpu& gpu, const CopyContext& context) {
+  ASSIGN_OR_RETURN(std::unique_ptr<MemorySource> source, OpenArena());
+  std::vector<StreamLayout> layouts = OwnLayouts();
+  std::vector<StreamMap> maps;
+  for (const HeldMember& member : members) maps.emplace_back(member);
+  return FillDevice(gpu, [&](DeviceMemory& memory) {
+    return CopyPieces(Pointers(layouts), *source, &gpu, context, nullptr,
+                      [&](const MemberPiece& piece, std::span<const std::byte> bytes) -> Status {
+                        RETURN_IF_ERROR(Fault(FaultPoint::kLoadInside));
+                        return maps[piece.member].ForParts(
+                            piece.piece.offset, bytes,
+                            [&](size_t extent, uint64_t inside, std::span<const std::byte> part) {
+                              return memory[piece.member][extent].Write(inside, part);
+                            });
+                      });
+  });
+}
+
+Status Holdings::FillFromImage(Gpu& gpu, const ImageReader& image, const RankMemory& own, const FanPlan& plan,
+                               const CopyContext& context) {
+  return FillDevice(gpu, [&](DeviceMemory& memory) -> Status {
+    LoadTarget target{gpu, image, StreamNames(), own, memory};
+    RETURN_IF_ERROR(LoadFromStore(target, plan, context));
+    CopySource source;
+    source.map = [&](const MemoryPlace& place) -> const StreamMap& { return own.maps[place.member]; };
+    source.memory = [&](const MemoryPlace& place, size_t extent, int) -> const GpuMemory& {
+      return memory[place.member][extent];
+    };
+    return CopyOnDevices(target, plan.from_here(), source, context);
+  });
 }
 
 Status Holdings::CopyToDevice(Gpu& gpu, const CopyContext& context) {
   Status status;
   if (in_host()) {
-    ASSIGN_OR_RETURN(std::unique_ptr<MemorySource> source, OpenArena());
-    std::vector<StreamLayout> layouts = OwnLayouts();
-    status = FillDevice(gpu, *source, Pointers(layouts), context);
+    status = FillFromArena(gpu, context);
   } else {
     if (!on_disk()) return Status(StatusCode::kInternal, "no copy of the device memory is held");
     ASSIGN_OR_RETURN(std::unique_ptr<ImageReader> image, OpenHeldImage());
-    status = FillFromImage(gpu, *image, context);
+    std::vector<RankMemory> alone(1);
+    ASSIGN_OR_RETURN(alone[0], RankMemoryOf(members, image->manifest()));
+    status = FillFromImage(gpu, *image, alone[0], FanPlan(alone, 0), context);
   }
   if (!status.ok()) DropDevice();
   return status;
 }
 
-Status Holdings::LoadFromImage(Gpu& gpu, const ImageReader& image, const CopyContext& context) {
-  Status status = FillFromImage(gpu, image, context);
+Status Holdings::LoadFromImage(Gpu& gpu, const ImageReader& image, const RankMemory& own, const FanPlan& plan,
+                               const CopyContext& context) {
+  Status status = FillFromImage(gpu, image, own, plan, context);
   if (!status.ok()) DropDevice();
   return status;
 }

@@ -5,6 +5,8 @@
 #ifndef GHOST_HOLDINGS_H_
 #define GHOST_HOLDINGS_H_
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "base/status.h"
 #include "dedup/image.h"
 #include "dedup/json.h"
+#include "ghost/fan_plan.h"
 #include "ghost/gpu.h"
 #include "ghost/held_member.h"
 #include "ghost/memory_copy.h"
@@ -53,8 +56,9 @@ class Holdings {
   // From the copy that there is to new memory on the devices that `placements` of the members say. Checks for
   // room first: kResourceExhausted says what is needed and free.
   Status CopyToDevice(Gpu& gpu, const CopyContext& context);
-  // The same from an image.
-  Status LoadFromImage(Gpu& gpu, const ImageReader& image, const CopyContext& context);
+  // From an image, of which `own` is the memory, what the plan says that is to be had without other ranks.
+  Status LoadFromImage(Gpu& gpu, const ImageReader& image, const RankMemory& own, const FanPlan& plan,
+                       const CopyContext& context);
   // Device to device where `placements` differ from where the extents are. The old memory is returned in
   // *old, to be dropped, or put back with PutBack().
   Status Move(Gpu& gpu, std::vector<std::vector<HeldExtent>>* old);
@@ -77,8 +81,11 @@ class Holdings {
   Result<std::unique_ptr<MemorySource>> OpenArena() const;
   Result<std::unique_ptr<ImageReader>> OpenHeldImage() const;
   Status CheckRoom(Gpu& gpu) const;
-  Status FillDevice(Gpu& gpu, MemorySource& source, const Layouts& layouts, const CopyContext& context);
-  Status FillFromImage(Gpu& gpu, const ImageReader& image, const CopyContext& context);
+  // New memory for all extents, filled by `fill`.
+  Status FillDevice(Gpu& gpu, const std::function<Status(DeviceMemory& memory)>& fill);
+  Status FillFromArena(Gpu& gpu, const CopyContext& context);
+  Status FillFromImage(Gpu& gpu, const ImageReader& image, const RankMemory& own, const FanPlan& plan,
+                       const CopyContext& context);
 
   Fd arena_;
   bool disk_ = false;  // image kHeldImage of task_

@@ -19,6 +19,7 @@
 #include "dedup/image.h"
 #include "ghost/child.h"
 #include "ghost/coordination.h"
+#include "ghost/fan_out.h"
 #include "ghost/freezer.h"
 #include "ghost/gpu.h"
 #include "ghost/guard.h"
@@ -84,6 +85,7 @@ class Job {
     std::shared_ptr<stasis::Store> store;
     std::unique_ptr<ImageWriter> writer;
     std::unique_ptr<ImageReader> reader;
+    std::unique_ptr<FanOut> fan_out;  // uses the reader
     Manifest manifest;
     MovedFiles moved;
     std::optional<TaskQuiesced> quiesced;  // of all processes together
@@ -190,6 +192,7 @@ class Job {
   Status Dump();
   Status KeepMemory();
   Status TakeSnapshot();
+  CopyContext SaveContext();
   Status SaveMemory();
   Status SaveSnapshot();
   void EndSnapshot();
@@ -205,6 +208,7 @@ class Job {
   Status Revive();
   Status ReviveFiles();
   Status LoadImageMemory();
+  Status FetchMemory();
   Status RunCriuRestore();
   Status AdoptProcesses(pid_t root);
   Status CheckImageFits();

@@ -87,13 +87,19 @@ uint64_t SizeAtDump(const CriuFile& file, uint64_t known, const Sizes& before, u
 
 // --- device memory
 
+CopyContext Job::SaveContext() {
+  CopyContext context{op_.progress, &cancel_, op_.request.device_hash, op_.saved.get()};
+  context.shared = op_.request.job && op_.request.job->ranks > 1;
+  return context;
+}
+
 Status Job::SaveMemory() {
   Gpu* gpu = nullptr;
   if (!holdings_.in_host() && !holdings_.on_disk() && holdings_.bytes() > 0) {
     ASSIGN_OR_RETURN(gpu, OpenGpu());
   }
   op_.progress->Begin("save device memory", holdings_.active_bytes());
-  return holdings_.Save(gpu, *op_.writer, {op_.progress, &cancel_, op_.request.device_hash, op_.saved.get()});
+  return holdings_.Save(gpu, *op_.writer, SaveContext());
 }
 
 Status Job::TakeSnapshot() {
@@ -136,7 +142,7 @@ Status Job::SaveSnapshot() {
   op_.progress->Begin("save device memory", bytes);
   bool on_device = op_.snapshot->place() == Snapshot::Place::kDevice;
   Status status = SaveStreams(op_.stream_names, *op_.snapshot, on_device ? gpu_.get() : nullptr, *op_.writer,
-                              {op_.progress, &cancel_, op_.request.device_hash, op_.saved.get()});
+                              SaveContext());
   if (op_.snapshot->gave_up()) {
     op_.snapshot_place = "device, then host";
     if (status.code() == StatusCode::kResourceExhausted && !DiskIsFull(paths_.state)) {
@@ -254,6 +260,9 @@ Status Job::Dump() {
   std::string criu_folder = paths_.Dump() + "/" + kCriuFolder;
   RETURN_IF_ERROR(MakeFolders(criu_folder));
   op_.sizes_before = AppendedSizes(tree);
+  if (coordination_) {
+    op_.writer->ShareWith([this](std::span<const Hash128> chunks) { return coordination_->Claim(chunks); });
+  }
   Beside keeping([this] { return KeepMemory(); });
   Status dumped = RunCriuDump(criu_folder);
   Status kept = keeping.Join();
@@ -294,7 +303,14 @@ Status Job::Commit() {
   op_.progress->Begin(RowOf(Step::kCommit).what);
   RETURN_IF_ERROR(OnDisk(AddDump()));
   RETURN_IF_ERROR(Fault(FaultPoint::kCommitInside));
-  RETURN_IF_ERROR(OnDisk(op_.writer->Commit(ManifestJson(op_.manifest))));
+  RETURN_IF_ERROR(OnDisk(op_.writer->Prepare(ManifestJson(op_.manifest))));
+  // What is in the store by now is nobody's if this is as far as it gets.
+  bool untidy = std::exchange(untidy_, true);
+  if (coordination_) {
+    RETURN_IF_ERROR(coordination_->Vote(VotePoint::kSaved, Deadline::After(op_.request.patience)));
+  }
+  RETURN_IF_ERROR(OnDisk(op_.writer->Commit()));
+  untidy_ = untidy;
   op_.committed = true;
   return RemoveTree(paths_.Dump());
 }

@@ -86,7 +86,23 @@ Status Job::LoadImageMemory() {
   if (holdings_.bytes() == 0) return Status();
   ASSIGN_OR_RETURN(Gpu * gpu, OpenGpu());
   op_.progress->Begin("load device memory", holdings_.active_bytes());
-  return holdings_.LoadFromImage(*gpu, *op_.reader, {op_.progress, &cancel_});
+  std::vector<FanOut::Peer> peers;
+  for (const RestorePeer& peer : op_.request.peers) {
+    TaskPaths paths = PathsOf(arguments_.state_dir, arguments_.run_dir, peer.task);
+    peers.push_back({peer.task, peer.image, paths.run + "/memory.sock"});
+  }
+  ASSIGN_OR_RETURN(op_.fan_out, FanOut::Plan(*op_.store, *op_.reader, std::move(peers)));
+  return op_.fan_out->Load(*gpu, holdings_, {op_.progress, &cancel_});
+}
+
+// What other ranks have read, once all have.
+Status Job::FetchMemory() {
+  if (coordination_) {
+    RETURN_IF_ERROR(coordination_->Vote(VotePoint::kLoaded, Deadline::After(op_.request.patience)));
+  }
+  if (!op_.fan_out) return Status();
+  RETURN_IF_ERROR(Fault(FaultPoint::kLoadInside));
+  return op_.fan_out->Fetch(*gpu_, holdings_, {op_.progress, &cancel_});
 }
 
 Status Job::Revive() {
@@ -105,6 +121,7 @@ Status Job::Revive() {
     // What the device says is the better reason: a restore of processes that fails is rarely its consequence.
     if (!loaded.ok()) status = std::move(loaded);
   }
+  if (status.ok()) status = FetchMemory();
   (void)RemoveTree(paths_.Revive());
   if (!status.ok()) {
     Abandon();

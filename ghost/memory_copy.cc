@@ -221,7 +221,7 @@ Status SaveStreams(const std::vector<std::string>& names, MemorySource& source, 
   ASSIGN_OR_RETURN(Staging staging, Staging::Create(threads, gpu));
   std::optional<DeviceSaver> saver;
   if (gpu && context.device_hash != DeviceHashMode::kOff) {
-    saver.emplace(*gpu, image, context.device_hash);
+    saver.emplace(*gpu, image, context.device_hash, context.shared);
     RETURN_IF_ERROR(HashStreams(names, layouts, source, *saver));
   }
   Status status =

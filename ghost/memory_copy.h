@@ -35,6 +35,7 @@ struct CopyContext {
   // Of saving from devices alone.
   DeviceHashMode device_hash = DeviceHashMode::kOff;
   SaveReport* report = nullptr;  // may be null
+  bool shared = false;           // other ranks write what they have in common with this one
 };
 
 // How each member's stream is cut, by member: one without bytes has an empty layout. Not owned.
