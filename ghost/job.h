@@ -209,6 +209,7 @@ class Job {
   Status ReviveFiles();
   Status LoadImageMemory();
   Status FetchMemory();
+  void FillRestore();
   Status RunCriuRestore();
   Status AdoptProcesses(pid_t root);
   Status CheckImageFits();

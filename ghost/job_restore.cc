@@ -105,6 +105,14 @@ Status Job::FetchMemory() {
   return op_.fan_out->Fetch(*gpu_, holdings_, {op_.progress, &cancel_});
 }
 
+void Job::FillRestore() {
+  Json& fields = op_.answer.fields;
+  fields["read_bytes"] = op_.fan_out ? op_.fan_out->read_bytes() : 0;
+  fields["fanned_out_bytes"] = op_.fan_out ? op_.fan_out->fanned_out_bytes() : 0;
+  if (!op_.fan_out) return;
+  for (const std::string& note : op_.fan_out->notes()) op_.answer.notes.push_back(note);
+}
+
 Status Job::Revive() {
   RETURN_IF_ERROR(MakeFolders(paths_.Ctl()));
   RETURN_IF_ERROR(RemoveTree(paths_.Revive()));

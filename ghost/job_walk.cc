@@ -243,6 +243,7 @@ void Job::FillCheckpoint() {
   fields["zero_bytes"] = counts.zero_bytes;
   fields["deduplicated_bytes"] = counts.bytes - counts.zero_bytes - counts.new_bytes;
   fields["added_bytes"] = counts.added_bytes + counts.manifest_bytes;
+  fields["other_ranks_bytes"] = counts.others_bytes;
   fields["copied_bytes"] = op_.saved->copied_bytes.load();
   fields["hashed_on_device_bytes"] = op_.saved->hashed_bytes;
   for (const std::string& note : op_.saved->notes) op_.answer.notes.push_back(note);
@@ -275,6 +276,7 @@ void Job::FillAnswer() {
       return;
     case Verb::kRestore:
       fields["image"] = op_.image_id;
+      FillRestore();
       fields["init_pid"] = process_.init_pid;
       fields["pid"] = process_.pid;
       fields["total_ms"] = total;
