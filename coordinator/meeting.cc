@@ -156,7 +156,7 @@ Meeting::Answers Meeting::TimeOver() {
   }
   std::string text =
       RanksText(missing) + (missing.size() == 1 ? " does" : " do") + " not stand still in time";
-  std::string calls = searching_ ? search_.Missing() : "";
+  std::string calls = searching_ && !search_.settled() ? search_.Missing() : "";
   if (!calls.empty()) text += ": " + calls;
   return Fail(Status(StatusCode::kTimeout, text));
 }

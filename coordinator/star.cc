@@ -27,11 +27,6 @@ Status FailureOf(const Json& result) {
   return Status(StatusCodeOf(text("code")), text("message"));
 }
 
-bool Succeeded(const Json& result) {
-  auto ok = result.find("ok");
-  return ok != result.end() && ok->is_boolean() && ok->get<bool>();
-}
-
 }  // namespace
 
 StatusCode StatusCodeOf(const std::string& name) {
@@ -39,6 +34,11 @@ StatusCode StatusCodeOf(const std::string& name) {
     if (name == StatusCodeName(static_cast<StatusCode>(code))) return static_cast<StatusCode>(code);
   }
   return StatusCode::kInternal;
+}
+
+bool Succeeded(const Json& result) {
+  auto ok = result.find("ok");
+  return ok != result.end() && ok->is_boolean() && ok->get<bool>();
 }
 
 Status Star::Connect() {
@@ -62,9 +62,7 @@ StarOutcome Star::Run(const std::vector<Json>& requests, Meeting& meeting) {
   while (!meeting.all_ended() && !outcome_.abandoned) {
     Deadline silence = CheckSilence();
     if (meeting.deadline().Expired()) Deliver(meeting.TimeOver());
-    Deadline next = std::min(silence.Remaining(), meeting.deadline().Remaining()) == silence.Remaining()
-                        ? silence
-                        : meeting.deadline();
+    Deadline next = silence.when() < meeting.deadline().when() ? silence : meeting.deadline();
     if (!meeting.all_ended()) Wait(next);
   }
   outcome_.failure = meeting.failure();
@@ -78,6 +76,10 @@ void Star::Ask(int rank) {
   Peer& peer = At(rank);
   peer.taken = peer.done = false;
   peer.heard = peer.probed = Clock::Real().Now();
+  if ((*requests_)[static_cast<size_t>(rank)].is_null()) {
+    peer.done = true;
+    return Deliver(meeting_->Ended(rank, Status()));
+  }
   if (!peer.link) return Lose(rank, Status(StatusCode::kUnavailable, "there is no connection to its ghost"));
   Result<uint64_t> asked = peer.link->Ask((*requests_)[static_cast<size_t>(rank)]);
   if (!asked.ok()) return Lose(rank, asked.status());

@@ -41,6 +41,8 @@ struct StarOutcome {
 
 // The code of that StatusCodeName(); kInternal for a name that is none.
 StatusCode StatusCodeOf(const std::string& name);
+// A result that says so.
+bool Succeeded(const Json& result);
 
 class Star {
  public:
@@ -55,7 +57,7 @@ class Star {
 
   // Connects to all ghosts, starting those that do not run. The error names the rank.
   Status Connect();
-  // One request for each rank. Returns when each has its result or is lost.
+  // One request for each rank; null: it takes no part. Returns when each has its result or is lost.
   StarOutcome Run(const std::vector<Json>& requests, Meeting& meeting);
 
  private:
