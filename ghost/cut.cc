@@ -142,6 +142,13 @@ Status FindOutsiders(const Comms& comms, const CutTargets& told, const std::set<
   return status;
 }
 
+// A call by its bare name is one that a thread is inside of; but a group that is open lacks its end.
+std::string Named(const TaskBlocker& blocker) {
+  if (blocker.tid == 0 || blocker.call == "ncclGroupEnd" || blocker.call.find(' ') != std::string::npos)
+    return blocker.call + " is missing";
+  return "thread " + std::to_string(blocker.tid) + " is still in " + blocker.call;
+}
+
 std::set<CommKey> Ended(const Comms& comms) {
   std::set<CommKey> ended;
   for (const auto& [key, comm] : comms)
@@ -169,14 +176,16 @@ void CutSearch::Take(std::span<const CutReport> reports, MonotonicTime now) {
   for (const CutReport& report : reports) {
     still = still && report.settled;
     if (report.settled) continue;
-    for (const TaskBlocker& blocker : report.missing) missing_.push_back(blocker.call);
+    for (const TaskBlocker& blocker : report.missing) missing_.push_back(Named(blocker));
   }
   std::vector<std::string> behind = SetRankTargets(comms, &targets_);
   std::vector<std::string> windows = DifferentWindows(comms, ended);
   still = still && behind.empty() && windows.empty();
   still = SetMeetings(reports, &targets_) && still;
-  if (missing_.empty()) missing_ = std::move(behind);
-  if (missing_.empty()) missing_ = std::move(windows);
+  if (missing_.empty())
+    for (std::string& call : behind) missing_.push_back(call + " is missing");
+  if (missing_.empty())
+    for (std::string& call : windows) missing_.push_back(call + " is missing");
 
   bool whole = true;
   Status outsiders = FindOutsiders(comms, told, ended, &whole);
@@ -193,15 +202,13 @@ void CutSearch::Take(std::span<const CutReport> reports, MonotonicTime now) {
 }
 
 std::string CutSearch::Missing() const {
-  constexpr size_t kNamed = 4;
   if (!refused_.ok()) return std::string(refused_.message());
-  if (missing_.empty())
-    return targets_.meetings.empty() && !targets_.making ? "the ranks do not come to rest"
-                                                         : "a communicator is being made or ended";
-  std::string text = missing_.front();
-  for (size_t i = 1; i < std::min(missing_.size(), kNamed); ++i) text += ", " + missing_[i];
-  if (missing_.size() > kNamed) text += " and " + std::to_string(missing_.size() - kNamed) + " more";
-  return text + (missing_.size() == 1 ? " is missing" : " are missing");
+  if (!missing_.empty()) {
+    const size_t more = missing_.size() - 1;
+    return missing_.front() + (more == 0 ? "" : " (and " + std::to_string(more) + " more)");
+  }
+  return targets_.meetings.empty() && !targets_.making ? "the ranks do not come to rest"
+                                                       : "a communicator is being made or ended";
 }
 
 namespace {

@@ -50,9 +50,7 @@ TEST_F(CutSearchTest, TheTargetIsWhatTheFarthestRankHasIssued) {
         Settled({Rank(7, 3, 1, {6, {}, {}}), Rank(7, 3, 2, {5, {}, {}})})});
   EXPECT_FALSE(search_.settled());
   for (int32_t rank : {0, 1, 2}) EXPECT_EQ(TargetOf(7, rank).collectives, 6u);
-  EXPECT_EQ(search_.Missing(),
-            "collective #5 of rank 0 of 3 (ncclCommInitRank), collective #6 of rank 2 of 3 "
-            "(ncclCommInitRank) are missing");
+  EXPECT_EQ(search_.Missing(), "collective #5 of rank 0 of 3 (ncclCommInitRank) is missing (and 1 more)");
   Take({Settled({Rank(7, 3, 0, {6, {}, {}})}),
         Settled({Rank(7, 3, 1, {6, {}, {}}), Rank(7, 3, 2, {6, {}, {}})})});
   EXPECT_TRUE(search_.settled());
@@ -73,6 +71,9 @@ TEST_F(CutSearchTest, WhatAProcessSaysIsMissingIsNamedFirst) {
   busy.missing = {{12, "ncclAllReduce #5 of rank 0"}};
   Take({busy, Settled({Rank(7, 2, 1, {5, {}, {}})})});
   EXPECT_EQ(search_.Missing(), "ncclAllReduce #5 of rank 0 is missing");
+  busy.missing = {{12, "ncclCommInitRank"}};
+  Take({busy});
+  EXPECT_EQ(search_.Missing(), "thread 12 is still in ncclCommInitRank");
 }
 
 TEST_F(CutSearchTest, MeetingsAreToldToAll) {

@@ -315,7 +315,7 @@ std::vector<TaskBlocker> Cut::Missing() const {
     if (thread->inside) {
       missing.push_back({thread->tid, thread->call.call});
     } else if (thread->depth != 0) {
-      missing.push_back({thread->tid, "ncclGroupEnd after ncclGroupStart"});
+      missing.push_back({thread->tid, "ncclGroupEnd"});
     }
   }
   for (const auto& [key, meeting] : meetings_) missing.push_back({0, meeting.call});
