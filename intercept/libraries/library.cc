@@ -49,6 +49,7 @@ Result<CutReport> AdvanceLibraries(const CutTargets& targets, Duration quiet, co
     whole.making = whole.making || report.making;
     std::move(report.ranks.begin(), report.ranks.end(), std::back_inserter(whole.ranks));
     std::move(report.meetings.begin(), report.meetings.end(), std::back_inserter(whole.meetings));
+    std::move(report.used.begin(), report.used.end(), std::back_inserter(whole.used));
     std::move(report.missing.begin(), report.missing.end(), std::back_inserter(whole.missing));
   }
   return whole;

@@ -167,6 +167,8 @@ bool ReadErrors(const Whole& clique) {
 
 // It can only be ended by the program; what it would have answered until then is kept.
 void SetAside(const Whole& clique, bool failed) {
+  failed = failed || std::any_of(clique.comms.begin(), clique.comms.end(),
+                                 [](const CommPtr& comm) { return comm->state == CommState::kFailed; });
   for (const CommPtr& comm : clique.comms) {
     if (comm->state != CommState::kLive) continue;
     comm->state = failed             ? CommState::kFailed
