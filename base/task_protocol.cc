@@ -42,6 +42,8 @@ const char* TaskStateName(TaskState state) {
       return "running";
     case TaskState::kQuiescing:
       return "quiescing";
+    case TaskState::kDrained:
+      return "drained";
     case TaskState::kQuiesced:
       return "quiesced";
     case TaskState::kReleased:
@@ -226,20 +228,20 @@ Result<std::vector<TaskRange>> DecodeTaskRanges(std::span<const std::byte> paylo
   return ranges;
 }
 
-std::vector<std::byte> Encode(const TaskQuiesce& quiesce) {
+std::vector<std::byte> Encode(const TaskClose& close) {
   PayloadWriter out;
-  out.U32(quiesce.deadline_ms);
-  out.U32(quiesce.wait_low_ms);
+  out.U32(close.deadline_ms);
+  out.U32(close.wait_low_ms);
   return out.Take();
 }
 
-Result<TaskQuiesce> DecodeTaskQuiesce(std::span<const std::byte> payload) {
+Result<TaskClose> DecodeTaskClose(std::span<const std::byte> payload) {
   PayloadReader in(payload);
-  TaskQuiesce quiesce;
-  quiesce.deadline_ms = in.U32();
-  quiesce.wait_low_ms = in.U32();
+  TaskClose close;
+  close.deadline_ms = in.U32();
+  close.wait_low_ms = in.U32();
   RETURN_IF_ERROR(Finish(in, "request to stand still"));
-  return quiesce;
+  return close;
 }
 
 std::vector<std::byte> Encode(const TaskQuiesced& quiesced) {

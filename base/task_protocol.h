@@ -2,13 +2,17 @@
 //
 // Each CUDA process of a task listens on <task run folder>/ctl/<pid as the process sees it>.sock and serves
 // one ghost at a time. Every request gets one reply with the same request_id: kOk with the payload named
-// below, or kError with a TaskError. A connection that ends before kRelease has succeeded undoes the pause
-// (the program runs on); one that ends later leaves the process paused, waiting for the next ghost.
+// below, or kError with a TaskError. What the end of the connection means is said below.
 // clang-format off
 //   state     request       -> state       payload of the request            payload of kOk
 //   any       kHello        -> same        u32 kTaskProtocolVersion          TaskHello
 //   any       kStatus       -> same        -                                 TaskStatus
-//   Running   kQuiesce      -> Quiesced    TaskQuiesce                       TaskQuiesced
+//   Running,  kClose        -> Quiescing   TaskClose                         CutReport (base/rank_protocol.h)
+//   Quiescing
+//   Quiescing kCut          -> same        TaskCut (base/rank_protocol.h)    CutReport
+//   Quiescing kDrain        -> Drained     u32 deadline in milliseconds      -
+//   Drained   kHold         -> same        -                                 -
+//   Drained   kGiveUp       -> Quiesced    -                                 TaskQuiesced
 //   Quiesced  kHandover     -> same        u32 index of the first extent     at most kTaskBatch TaskExtents from that
 //                                                                            index on, one fd each; empty: no more
 //   Quiesced  kActive       -> same        u32 index of the first range      at most kTaskRangeBatch TaskRanges from
@@ -18,18 +22,35 @@
 //   Released  kAttach       -> Attaching   TaskAttach                        - (opens the driver, makes the contexts)
 //   Attaching kImport       -> same        at most kTaskBatch TaskExtents,   -
 //                                          one fd each
-//   Attaching kRebuild      -> Quiesced    -                                 - (needs every extent; everything else)
-//   Quiesced  kResume       -> Running     TaskResume, and two fds when      -
-//                                          it holds a snapshot
+//   Attaching kRebuild      -> Quiesced    -                                 - (needs every extent; everything but the
+//                                                                            libraries' objects)
+//   Quiesced  kComms        -> same        -                                 list of CommReport
+//   Quiesced  kRejoin       -> Drained     CommRejoin                        -
+//   Quiescing, kResume      -> Running     TaskResume, and two fds when      -
+//   Drained                                it holds a snapshot
 //   Running   kSnapshotDone -> same        -                                 -
 // clang-format on
+//
+// kClose shuts the library gate, at the low point or at once; again where the process is Quiescing already,
+// because kDrain has found a capture that only the program can end (kUnavailable) and has opened the gates
+// for it. kCut, in rounds: each lets calls pass that this process or another one waits for (CutTargets), and
+// comes back when nothing is missing here or nothing moves. When the whole job is at the cut, kDrain closes
+// the driver's gate and waits for the devices. Up to then the process can go on as it is. kGiveUp ends the
+// libraries' objects; from then on communicators that reach other processes are only made again by all of
+// those together (kComms, kRejoin). kGiveUp that fails leaves the process Quiesced, with some of them ended:
+// kRejoin makes those again. kRejoin that fails has made none.
+//
+// The end of the connection in Quiescing and in Drained opens the gates; in Quiesced the process makes the
+// libraries' objects again and runs on, unless some of them need other processes: then it waits for the next
+// ghost. After kHold it waits for the next ghost in each of these, until it runs again. From Released on it
+// waits for the next ghost in any case.
 //
 // kActive: the bytes of the extents whose content the program can rely on, sorted by address, disjoint; all
 // else is free memory of an allocator and may come back with any content.
 //
-// TaskQuiesce::wait_low_ms: how long the process may go on running before it is stopped, to be stopped where
+// TaskClose::wait_low_ms: how long the process may go on running before it is stopped, to be stopped where
 // it holds least active memory. It is stopped at the low point that it has learned, or when that time is
-// over. Whatever comes from the ghost meanwhile, be it the end of the connection, ends the waiting: kQuiesce
+// over. Whatever comes from the ghost meanwhile, be it the end of the connection, ends the waiting: kClose
 // fails with kCancelled, the process runs on, and what has come is answered.
 //
 // TaskResume::held: device memory (virtual ordinal, bytes) that the ghost keeps for a snapshot while the
@@ -45,8 +66,9 @@
 // rt_tgsigqueueinfo(2) and the value kTaskWakeValue to the thread named kTaskThreadName makes it listen again
 // (-> Released), in the dumped process as in the restored one.
 //
-// kQuiesce that fails (a call that does not return, a capture that does not end) leaves the gate closed, so
-// that the ghost can look at the blocked threads; kResume or the end of the connection opens it.
+// kClose, kCut or kDrain that fails otherwise (a call that does not return, a capture that does not end)
+// leaves the process Quiescing and the gates as they are, so that the ghost can look at the blocked threads;
+// kResume or the end of the connection opens them.
 // With TaskStrategy::kDriverCheckpoint the ghost itself calls cuCheckpointProcess{Lock,Checkpoint} after
 // kRelease and {Restore,Unlock} before kAttach.
 #ifndef BASE_TASK_PROTOCOL_H_
@@ -64,7 +86,7 @@
 
 namespace stasis {
 
-inline constexpr uint32_t kTaskProtocolVersion = 3;
+inline constexpr uint32_t kTaskProtocolVersion = 4;
 inline constexpr char kTaskThreadName[] = "stasis-control";
 // Extents, and descriptors, in one message.
 inline constexpr size_t kTaskBatch = kMaxFdsPerBatch;
@@ -84,21 +106,35 @@ inline constexpr char kTaskManagedVariable[] = "STASIS_MANAGED";    // refuse, h
 enum class TaskMessage : uint32_t {
   kHello = 1,
   kStatus = 2,
-  kQuiesce = 3,
-  kHandover = 4,
-  kRelease = 5,
-  kPrepareDump = 6,
-  kAttach = 7,
-  kImport = 8,
-  kRebuild = 9,
-  kResume = 10,
-  kActive = 11,
-  kSnapshotDone = 12,
+  kClose = 3,
+  kCut = 4,
+  kDrain = 5,
+  kHold = 6,
+  kGiveUp = 7,
+  kHandover = 8,
+  kActive = 9,
+  kRelease = 10,
+  kPrepareDump = 11,
+  kAttach = 12,
+  kImport = 13,
+  kRebuild = 14,
+  kComms = 15,
+  kRejoin = 16,
+  kResume = 17,
+  kSnapshotDone = 18,
   kOk = 100,
   kError = 101,
 };
 
-enum class TaskState : uint8_t { kRunning = 0, kQuiescing, kQuiesced, kReleased, kDeaf, kAttaching };
+enum class TaskState : uint8_t {
+  kRunning = 0,
+  kQuiescing,
+  kDrained,
+  kQuiesced,
+  kReleased,
+  kDeaf,
+  kAttaching
+};
 const char* TaskStateName(TaskState state);
 
 enum class TaskStrategy : uint8_t { kReconstruct = 0, kDriverCheckpoint = 1 };
@@ -187,8 +223,8 @@ struct TaskRange {
   bool operator==(const TaskRange&) const = default;
 };
 
-struct TaskQuiesce {
-  uint32_t deadline_ms = 0;  // for standing still, after the waiting
+struct TaskClose {
+  uint32_t deadline_ms = 0;  // for captures to end, after the waiting
   uint32_t wait_low_ms = 0;  // 0: at once
 };
 
@@ -228,7 +264,7 @@ std::vector<std::byte> Encode(const TaskError& error);
 std::vector<std::byte> Encode(const TaskAttach& attach);
 std::vector<std::byte> Encode(const std::vector<TaskExtent>& extents);
 std::vector<std::byte> Encode(const std::vector<TaskRange>& ranges);
-std::vector<std::byte> Encode(const TaskQuiesce& quiesce);
+std::vector<std::byte> Encode(const TaskClose& close);
 std::vector<std::byte> Encode(const TaskQuiesced& quiesced);
 std::vector<std::byte> Encode(const TaskResume& resume);
 Result<TaskHello> DecodeTaskHello(std::span<const std::byte> payload);
@@ -237,7 +273,7 @@ Result<TaskError> DecodeTaskError(std::span<const std::byte> payload);
 Result<TaskAttach> DecodeTaskAttach(std::span<const std::byte> payload);
 Result<std::vector<TaskExtent>> DecodeTaskExtents(std::span<const std::byte> payload);
 Result<std::vector<TaskRange>> DecodeTaskRanges(std::span<const std::byte> payload);
-Result<TaskQuiesce> DecodeTaskQuiesce(std::span<const std::byte> payload);
+Result<TaskClose> DecodeTaskClose(std::span<const std::byte> payload);
 Result<TaskQuiesced> DecodeTaskQuiesced(std::span<const std::byte> payload);
 Result<TaskResume> DecodeTaskResume(std::span<const std::byte> payload);
 

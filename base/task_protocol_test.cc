@@ -118,13 +118,13 @@ TEST(TaskProtocolTest, EmptyUnsortedAndOverlappingRangesAreCorrupt) {
     EXPECT_EQ(DecodeTaskRanges(Encode(bad)).status().code(), StatusCode::kCorrupt);
 }
 
-TEST(TaskProtocolTest, QuiesceQuiescedAndResumeComeBackWhole) {
-  const TaskQuiesce quiesce{20000, 500};
-  Result<TaskQuiesce> got_quiesce = DecodeTaskQuiesce(Encode(quiesce));
-  ASSERT_TRUE(got_quiesce.ok());
-  EXPECT_EQ(got_quiesce->deadline_ms, 20000u);
-  EXPECT_EQ(got_quiesce->wait_low_ms, 500u);
-  ExpectEveryPrefixRefused(quiesce, DecodeTaskQuiesce);
+TEST(TaskProtocolTest, CloseQuiescedAndResumeComeBackWhole) {
+  const TaskClose close{20000, 500};
+  Result<TaskClose> got_close = DecodeTaskClose(Encode(close));
+  ASSERT_TRUE(got_close.ok());
+  EXPECT_EQ(got_close->deadline_ms, 20000u);
+  EXPECT_EQ(got_close->wait_low_ms, 500u);
+  ExpectEveryPrefixRefused(close, DecodeTaskClose);
 
   const TaskQuiesced quiesced{1, 2, 3, 4, true};
   Result<TaskQuiesced> got_quiesced = DecodeTaskQuiesced(Encode(quiesced));

@@ -14,6 +14,8 @@ namespace stasis {
 #define STASIS_GHOST_FAULTS(X)           \
   X(kQuiesceBefore, "quiesce-before")    \
   X(kQuiesceAfter, "quiesce-after")      \
+  X(kGiveUpBefore, "give-up-before")     \
+  X(kGiveUpAfter, "give-up-after")       \
   X(kHandOverBefore, "hand-over-before") \
   X(kHandOverAfter, "hand-over-after")   \
   X(kReleaseBefore, "release-before")    \
@@ -57,6 +59,9 @@ namespace stasis {
   X(kAttachBefore, "attach-before")      \
   X(kAttachInside, "attach-inside")      \
   X(kAttachAfter, "attach-after")        \
+  X(kRejoinBefore, "rejoin-before")      \
+  X(kRejoinInside, "rejoin-inside")      \
+  X(kRejoinAfter, "rejoin-after")        \
   X(kReopenBefore, "reopen-before")      \
   X(kReopenAfter, "reopen-after")
 

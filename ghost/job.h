@@ -77,6 +77,7 @@ class Job {
     Request request;
     bool active = false;           // its result has not been reported yet
     bool taken_over = false;       // from a ghost that died in it
+    bool undoing = false;          // on the way back to the goal
     Phase goal = Phase::kRunning;  // where a failure leads back to
     Progress* progress = nullptr;
     Answer answer;
@@ -99,6 +100,8 @@ class Job {
     std::optional<uint64_t> log_size;              // of output.log at the dump, when it was open
     std::map<std::string, uint64_t> sizes_before;  // of files that are appended to, before the dump
     bool committed = false;
+    MonotonicTime asked_at{};               // to stand still
+    Deadline still_by = Deadline::Never();  // for that
     MonotonicTime stopped_at{};
     MonotonicTime started_at{};
     Duration standstill{};
@@ -130,6 +133,7 @@ class Job {
   Status Take(Step step);
   Status Do(Step step);
   void Undo();
+  Status Vote(Step step);
   void TryBack(Phase goal);
   void Report(const Status& status);
   void FillAnswer();
@@ -140,7 +144,7 @@ class Job {
   Status Publish(std::optional<Step> step, bool with_fds);
   Json StateJson(std::optional<Step> step) const;
   Status Recover(Phase goal, const Json& state);
-  Status FindRealPhase(Phase goal);
+  Status FindRealPhase(Phase* goal);
 
   // job_end.cc: the end of processes
   Status CancelTask();
@@ -161,8 +165,6 @@ class Job {
   void NoteDriver(const Member& member, HeldMember* held) const;
   Status GreetAgain(Member& member, HeldMember* held);
   TaskStrategy StrategyOf(const Member& member) const;
-  Status Quiesce();
-  void NoteQuiesced(const std::vector<TaskQuiesced>& answers, MonotonicTime asked);
   Status HandOver();
   Status CheckNoNewcomer() const;
   Status HandOverMember(Member& member, HeldMember* held);
@@ -177,6 +179,23 @@ class Job {
   Result<TaskResume> ResumeOf(const HeldMember& held, const std::map<int, uint64_t>& device_bytes) const;
   Status Drop();
   Result<TaskState> StateOf(Member& member);
+
+  // job_ranks.cc: steps in which processes wait for each other
+  bool DecidesAlone() const { return coordination_ == nullptr; }
+  Coordination& Decisions() { return coordination_ != nullptr ? *coordination_ : alone_; }
+  std::vector<Member*> AllMembers() const;
+  Result<std::vector<Member*>> MembersIn(TaskState state);
+  Status AskAll(const std::vector<Member*>& asked, TaskMessage type, const std::vector<std::byte>& payload,
+                const Deadline& deadline, const CancelFlag* cancel, std::vector<Message>* answers);
+  void NoteBlockers(const Member& member, const std::vector<TaskBlocker>& found);
+  Status Quiesce();
+  Status StandStill();
+  Status FindCut(bool again);
+  Status Hold();
+  Status GiveUp();
+  void NoteQuiesced(const std::vector<TaskQuiesced>& answers);
+  Status Rejoin();
+  Status RejoinOnce();
 
   // job_driver.cc: steps that use the driver
   Result<Gpu*> OpenGpu();
@@ -237,6 +256,7 @@ class Job {
 
   Guard guard_;
   CancelFlag cancel_;
+  AloneCoordination alone_;
   Coordination* coordination_ = nullptr;  // of the operation that runs; null: the task decides alone
   Operation op_;
 

@@ -125,7 +125,7 @@ Status Job::Recover(Phase goal, const Json& state) {
   RETURN_IF_ERROR(ThawTree(again, Deadline::After(kThawTime)));
   RETURN_IF_ERROR(
       ThawTree({FreezeKind::kSigstop, "", "", process_.init_pid, false}, Deadline::After(kThawTime)));
-  RETURN_IF_ERROR(FindRealPhase(goal));
+  RETURN_IF_ERROR(FindRealPhase(&goal));
   TryBack(goal);
   if (phase_ != goal && phase_ != Phase::kRunning) TryBack(Phase::kHeld);
   if (phase_ == Phase::kRunning) holdings_.Clear();
@@ -133,19 +133,25 @@ Status Job::Recover(Phase goal, const Json& state) {
 }
 
 // Every member says itself where it stands; those that run have nothing to be undone.
-Status Job::FindRealPhase(Phase goal) {
+Status Job::FindRealPhase(Phase* goal) {
   members_.clear();
   members_.resize(holdings_.members.size());
   phase_ = Phase::kDeaf;
   RETURN_IF_ERROR(Listen());
-  bool all_run = true;
-  for (const auto& member : members_) all_run = all_run && member->hello().state == TaskState::kRunning;
-  if (all_run && (goal == Phase::kRunning || !members_.empty())) {
+  std::map<TaskState, size_t> states;
+  for (const auto& member : members_) ++states[member->hello().state];
+  size_t running = states[TaskState::kRunning];
+  if (running == members_.size() && (*goal == Phase::kRunning || running != 0)) {
     members_.clear();
     phase_ = Phase::kRunning;
     return Status();
   }
+  // What runs is not paused again, so the others are to follow it. Each step up takes those that need it.
+  if (running != 0) *goal = Phase::kRunning;
   phase_ = Phase::kStored;
+  if (*goal == Phase::kRunning) return Status();
+  if (states[TaskState::kQuiesced] != 0) phase_ = Phase::kQuiesced;
+  if (states[TaskState::kDrained] != 0) phase_ = Phase::kDrained;
   return Status();
 }
 

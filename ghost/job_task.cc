@@ -17,8 +17,6 @@ namespace {
 constexpr std::chrono::seconds kPromptTime(30);
 // Rebuilding makes contexts, loads modules, maps memory.
 constexpr std::chrono::seconds kRebuildTime(300);
-// What a process may take beyond the deadline that it was given itself.
-constexpr std::chrono::seconds kGrace(5);
 constexpr size_t kMaxRanges = 1 << 24;
 
 template <typename Writer>
@@ -121,65 +119,6 @@ Status Job::ConnectMembers() {
   return Status();
 }
 
-Status Job::Quiesce() {
-  RETURN_IF_ERROR(ConnectMembers());
-  MonotonicTime asked = Clock::Real().Now();
-  op_.stopped_at = asked;
-  // The deadline is for standing still, after the waiting.
-  Deadline deadline = Deadline::After(op_.request.wait_low + op_.request.deadline);
-  TaskQuiesce quiesce;
-  quiesce.deadline_ms = static_cast<uint32_t>(op_.request.deadline / std::chrono::milliseconds(1));
-  quiesce.wait_low_ms = static_cast<uint32_t>(op_.request.wait_low / std::chrono::milliseconds(1));
-  // All gates close before anybody is waited for: members may depend on each other.
-  for (auto& member : members_) {
-    RETURN_IF_ERROR(member->Send(TaskMessage::kQuiesce, Encode(quiesce), {}, deadline));
-  }
-  Status first;
-  std::vector<TaskQuiesced> answers;
-  for (auto& member : members_) {
-    std::vector<TaskBlocker> blockers;
-    Deadline patience = Deadline::After(deadline.Remaining() + kGrace);
-    Result<Message> answer = member->Receive(patience, &cancel_, &blockers);
-    Result<TaskQuiesced> quiesced =
-        answer.ok() ? DecodeTaskQuiesced(answer->payload) : Result<TaskQuiesced>(answer.status());
-    if (quiesced.ok()) answers.push_back(*quiesced);
-    Status status = quiesced.status();
-    std::vector<Blocker> described = DescribeBlockers(member->pid(), blockers);
-    op_.answer.blockers.insert(op_.answer.blockers.end(), described.begin(), described.end());
-    if (!status.ok() && first.ok()) first = std::move(status);
-  }
-  if (first.ok()) {
-    NoteQuiesced(answers, asked);
-    return Status();
-  }
-  if (first.code() == StatusCode::kTimeout) {
-    op_.answer.remedy = "try again later, or with a longer --deadline";
-  }
-  // The end of the connections opens the gates.
-  members_.clear();
-  holdings_.Clear();
-  return first;
-}
-
-// The standstill begins with the first process that stands still.
-void Job::NoteQuiesced(const std::vector<TaskQuiesced>& answers, MonotonicTime asked) {
-  if (answers.empty()) return;
-  TaskQuiesced all;
-  all.at_low = true;
-  uint32_t first = UINT32_MAX;
-  for (const TaskQuiesced& each : answers) {
-    all.active_bytes += each.active_bytes;
-    all.low_bytes += each.low_bytes;
-    all.high_bytes += each.high_bytes;
-    all.waited_ms = std::max(all.waited_ms, each.waited_ms);
-    all.at_low = all.at_low && each.at_low;
-    first = std::min(first, each.waited_ms);
-  }
-  // What a process says of itself moves no clock of ours.
-  op_.stopped_at = std::min<MonotonicTime>(asked + std::chrono::milliseconds(first), Clock::Real().Now());
-  op_.quiesced = all;
-}
-
 Status Job::HandOverMember(Member& member, HeldMember* held) {
   held->extents.clear();
   for (;;) {
@@ -221,7 +160,7 @@ Status Job::GreetAgain(Member& member, HeldMember* held) {
   RETURN_IF_ERROR(member.Greet(Deadline::After(kPromptTime)));
   bool first_call = held->devices.empty();
   if (first_call) NoteDriver(member, held);
-  return CheckCarriable(member, held->strategy, TaskState::kQuiesced);
+  return CheckCarriable(member, held->strategy, TaskState::kDrained);
 }
 
 // A process that has begun to use devices since all others stood still runs on, and may have got memory of
@@ -241,8 +180,7 @@ Status Job::CheckNoNewcomer() const {
 
 Status Job::HandOver() {
   for (size_t i = 0; i < members_.size(); ++i) {
-    Status status = GreetAgain(*members_[i], &holdings_.members[i]);
-    if (status.ok()) status = HandOverMember(*members_[i], &holdings_.members[i]);
+    Status status = HandOverMember(*members_[i], &holdings_.members[i]);
     if (status.ok()) status = AskActive(*members_[i], &holdings_.members[i]);
     RETURN_IF_ERROR(status.WithContext("process " + Named(members_[i]->pid())));
   }
@@ -261,6 +199,8 @@ Status Job::Release(bool only_quiesced) {
   Status first;
   for (size_t i = 0; i < members_.size(); ++i) {
     Member& member = *members_[i];
+    // On the way back the others are held without one that has ended.
+    if (only_quiesced && !ReadProcStat(member.pid()).ok()) continue;
     if (only_quiesced) {
       ASSIGN_OR_RETURN(TaskState state, StateOf(member));
       if (state != TaskState::kQuiesced) continue;
@@ -320,7 +260,7 @@ Status Job::ConnectHeld() {
 
 Status Job::AttachMember(Member& member, const HeldMember& held) {
   ASSIGN_OR_RETURN(TaskState state, StateOf(member));
-  if (state == TaskState::kQuiesced) return Status();
+  if (state != TaskState::kReleased) return Status();
   TaskAttach attach;
   attach.restored = restored_;
   attach.driver_path = config_.driver;
@@ -353,13 +293,6 @@ Status Job::AttachMember(Member& member, const HeldMember& held) {
 Status Job::Attach() {
   for (size_t i = 0; i < members_.size(); ++i) {
     Status status = AttachMember(*members_[i], holdings_.members[i]);
-    // What the process's libraries hide on a device is not held: the snapshot may have taken its place.
-    if (status.code() == StatusCode::kResourceExhausted && op_.snapshot &&
-        !op_.snapshot->DeviceBytes().empty()) {
-      Status given_up = op_.snapshot->GiveUpDevice();
-      (void)given_up;  // told when the snapshot is written
-      status = AttachMember(*members_[i], holdings_.members[i]);
-    }
     status = std::move(status).WithContext("process " + Named(members_[i]->pid()));
     if (status.ok()) continue;
     // An attach in progress is undone by asking for nothing more: the connection is made anew.
@@ -408,8 +341,11 @@ Status Job::Reopen() {
   if (op_.snapshot && !device_bytes.empty()) {
     ASSIGN_OR_RETURN(op_.pressure, PressureWatch::Start(*op_.snapshot, members_.size()));
   }
+  // On the way back some may run already, and some have ended.
+  ASSIGN_OR_RETURN(std::vector<Member*> drained, MembersIn(TaskState::kDrained));
   Status first;
   for (size_t i = 0; i < members_.size(); ++i) {
+    if (std::find(drained.begin(), drained.end(), members_[i].get()) == drained.end()) continue;
     TaskResume resume;
     std::vector<Fd> fds;
     ASSIGN_OR_RETURN(resume, ResumeOf(holdings_.members[i], device_bytes));

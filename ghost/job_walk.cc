@@ -12,12 +12,39 @@ uint64_t Milliseconds(Duration time) {
 
 // Steps after whose failure some processes may already be where it leads; their opposites bear that.
 bool MayBeHalfDone(Step step) {
-  return step == Step::kRelease || step == Step::kDetach || step == Step::kDeafen;
+  return step == Step::kGiveUp || step == Step::kRelease || step == Step::kDetach || step == Step::kDeafen;
 }
 
 // Steps that change which descriptors the ghost holds.
 bool ChangesDescriptors(Step step) {
-  return step == Step::kStore || step == Step::kLoad || step == Step::kMove || step == Step::kRevive;
+  return step == Step::kHandOver || step == Step::kDrop || step == Step::kStore || step == Step::kLoad ||
+         step == Step::kMove || step == Step::kRevive;
+}
+
+// What all ranks have done before any goes on behind this step.
+bool FindVote(Step step, Verb verb, VotePoint* point) {
+  switch (step) {
+    case Step::kQuiesce:
+      *point = VotePoint::kDrained;
+      return true;
+    case Step::kFreeze:
+      *point = VotePoint::kHeld;
+      return verb == Verb::kPause;
+    case Step::kDump:
+      *point = VotePoint::kDumped;
+      return true;
+    case Step::kCommit:
+      *point = VotePoint::kCommitted;
+      return true;
+    case Step::kAttach:
+      *point = VotePoint::kRevived;
+      return true;
+    case Step::kRejoin:
+      *point = VotePoint::kJoined;
+      return true;
+    default:
+      return false;
+  }
 }
 
 }  // namespace
@@ -29,7 +56,7 @@ Json Job::Run(const Request& request, Progress& progress, Coordination* coordina
   bool newcomer = false;
   coordination_ = coordination;
   Json result = RunOnce(request, progress, &newcomer);
-  for (int start = 1; start < kStarts && newcomer && cancel_.Check().ok(); ++start) {
+  for (int start = 1; start < kStarts && newcomer && DecidesAlone() && cancel_.Check().ok(); ++start) {
     Log(LogLevel::kInfo, "a process began to use devices during the operation, which starts over");
     result = RunOnce(request, progress, &newcomer);
   }
@@ -46,6 +73,7 @@ Json Job::RunOnce(const Request& request, Progress& progress, bool* newcomer) {
   op_.request = request;
   op_.progress = &progress;
   op_.started_at = Clock::Real().Now();
+  alone_ = AloneCoordination();
   // The program may have ended by itself since.
   if (phase_ == Phase::kRunning && !TaskAlive()) phase_ = Phase::kAbsent;
   if (phase_ == Phase::kAbsent) {
@@ -59,6 +87,7 @@ Json Job::RunOnce(const Request& request, Progress& progress, bool* newcomer) {
   std::vector<Step> plan;
   Status status = request.verb == Verb::kCancel ? CancelTask() : Begin(&plan);
   if (!status.ok()) {
+    Decisions().Fail(status);
     op_.answer.left = "unchanged";
     if (!op_.old_placements.empty()) Undo();
     if (phase_ == Phase::kRunning || phase_ == Phase::kAbsent) {
@@ -74,7 +103,10 @@ Json Job::RunOnce(const Request& request, Progress& progress, bool* newcomer) {
       op_.answer.notes.push_back(std::string(status.message()));
       status = Status();
     }
-    if (!status.ok()) Undo();
+    if (!status.ok()) {
+      Decisions().Fail(status);
+      Undo();
+    }
   }
   // It has connected to its devices behind our back, which CRIU refuses.
   *newcomer = !status.ok() && request.verb != Verb::kCancel && phase_ == Phase::kRunning &&
@@ -98,7 +130,9 @@ Status Job::Take(Step step) {
                   PhaseName(phase_));
   }
   Log(LogLevel::kInfo, std::string("step ") + StepName(step) + " in phase " + PhaseName(phase_));
-  bool needs_guard = step == Step::kRelease || step == Step::kRevive || step == Step::kUnattach;
+  // What has been given up, or released, waits for another ghost when this one dies.
+  bool needs_guard =
+      step == Step::kGiveUp || step == Step::kRelease || step == Step::kRevive || step == Step::kUnattach;
   if (needs_guard && !guard_.running()) RETURN_IF_ERROR(guard_.Start());
   if (guard_.running()) RETURN_IF_ERROR(Publish(step, needs_guard));
   Status status = Do(step);
@@ -120,14 +154,25 @@ Status Job::Walk(const std::vector<Step>& plan) {
     RETURN_IF_ERROR(FaultBefore(step));
     RETURN_IF_ERROR(Take(step));
     RETURN_IF_ERROR(FaultAfter(step));
+    RETURN_IF_ERROR(Vote(step));
   }
   return Status();
+}
+
+Status Job::Vote(Step step) {
+  VotePoint point;
+  if (DecidesAlone() || !FindVote(step, op_.request.verb, &point)) return Status();
+  if (point == VotePoint::kDrained) RETURN_IF_ERROR(Hold());
+  Deadline patience = Deadline::After(op_.request.patience);
+  return Decisions().Vote(point, point == VotePoint::kDrained ? op_.still_by : patience);
 }
 
 Status Job::Do(Step step) {
   switch (step) {
     case Step::kQuiesce:
       return Quiesce();
+    case Step::kGiveUp:
+      return GiveUp();
     case Step::kHandOver:
       return HandOver();
     case Step::kRelease:
@@ -168,6 +213,8 @@ Status Job::Do(Step step) {
       return Reattach();
     case Step::kAttach:
       return Attach();
+    case Step::kRejoin:
+      return Rejoin();
     case Step::kReopen:
       return Reopen();
     case Step::kDrop:
@@ -181,12 +228,14 @@ Status Job::Do(Step step) {
 
 void Job::TryBack(Phase goal) {
   Step step;
-  while (WayBack(phase_, goal, &step)) {
+  op_.undoing = true;
+  while (WayBack(phase_, goal, holdings_.extent_count() != 0, &step)) {
     Status status = Take(step);
     if (status.ok()) continue;
     op_.answer.notes.push_back(std::string("undoing: ") + StepName(step) + ": " +
                                std::string(status.message()));
     Log(LogLevel::kError, "undo: " + std::string(StepName(step)) + ": " + status.ToString());
+    Decisions().Fail(status);
     return;
   }
 }

@@ -6,7 +6,8 @@ namespace stasis {
 namespace {
 
 constexpr StepRow kTable[] = {
-    {Step::kQuiesce, "quiesce", Phase::kRunning, Phase::kQuiesced, Direction::kDown, "wait for the device"},
+    {Step::kQuiesce, "quiesce", Phase::kRunning, Phase::kDrained, Direction::kDown, "wait for the device"},
+    {Step::kGiveUp, "give-up", Phase::kDrained, Phase::kQuiesced, Direction::kDown, "end communicators"},
     {Step::kHandOver, "hand-over", Phase::kQuiesced, Phase::kHandedOver, Direction::kDown,
      "take over memory"},
     {Step::kRelease, "release", Phase::kHandedOver, Phase::kReleased, Direction::kDown, "release the device"},
@@ -25,21 +26,22 @@ constexpr StepRow kTable[] = {
     {Step::kReattach, "reattach", Phase::kDetached, Phase::kReleased, Direction::kUp,
      "bring the driver back"},
     {Step::kAttach, "attach", Phase::kReleased, Phase::kQuiesced, Direction::kUp, "rebuild"},
-    {Step::kReopen, "reopen", Phase::kQuiesced, Phase::kRunning, Direction::kUp, "go on"},
+    {Step::kRejoin, "rejoin", Phase::kQuiesced, Phase::kDrained, Direction::kUp, "make communicators"},
+    {Step::kReopen, "reopen", Phase::kDrained, Phase::kRunning, Direction::kUp, "go on"},
     {Step::kDrop, "drop", Phase::kHandedOver, Phase::kQuiesced, Direction::kUp, "undo"},
     {Step::kUnattach, "unattach", Phase::kQuiesced, Phase::kReleased, Direction::kDown, "undo"},
     {Step::kAbandon, "abandon", Phase::kRunning, Phase::kAbsent, Direction::kDown, "undo"},
 };
 
-constexpr const char* kPhaseNames[] = {"running", "quiesced", "handed-over", "released", "detached",
-                                       "stored",  "held",     "deaf",        "absent"};
+constexpr const char* kPhaseNames[] = {"running",  "drained", "quiesced", "handed-over", "released",
+                                       "detached", "stored",  "held",     "deaf",        "absent"};
 
 // Back to running: the way up from each phase.
-constexpr Step kWayUp[] = {Step::kReopen, Step::kReopen, Step::kDrop,   Step::kAttach, Step::kReattach,
-                           Step::kLoad,   Step::kThaw,   Step::kListen, Step::kListen};
-// Back to held: the way down, where the ghost still has the memory that the task was attached with.
-constexpr Step kWayDown[] = {Step::kUnattach, Step::kUnattach, Step::kRelease, Step::kDetach, Step::kStore,
-                             Step::kFreeze,   Step::kFreeze,   Step::kListen,  Step::kListen};
+constexpr Step kWayUp[] = {Step::kReopen,   Step::kReopen, Step::kRejoin, Step::kDrop,   Step::kAttach,
+                           Step::kReattach, Step::kLoad,   Step::kThaw,   Step::kListen, Step::kListen};
+// Back to held: the way down.
+constexpr Step kWayDown[] = {Step::kGiveUp, Step::kGiveUp, Step::kHandOver, Step::kRelease, Step::kDetach,
+                             Step::kStore,  Step::kFreeze, Step::kFreeze,   Step::kListen,  Step::kListen};
 
 struct StepFaults {
   Step step;
@@ -48,6 +50,7 @@ struct StepFaults {
 };
 constexpr StepFaults kFaults[] = {
     {Step::kQuiesce, FaultPoint::kQuiesceBefore, FaultPoint::kQuiesceAfter},
+    {Step::kGiveUp, FaultPoint::kGiveUpBefore, FaultPoint::kGiveUpAfter},
     {Step::kHandOver, FaultPoint::kHandOverBefore, FaultPoint::kHandOverAfter},
     {Step::kRelease, FaultPoint::kReleaseBefore, FaultPoint::kReleaseAfter},
     {Step::kDetach, FaultPoint::kDetachBefore, FaultPoint::kDetachAfter},
@@ -64,6 +67,7 @@ constexpr StepFaults kFaults[] = {
     {Step::kLoad, FaultPoint::kLoadBefore, FaultPoint::kLoadAfter},
     {Step::kReattach, FaultPoint::kReattachBefore, FaultPoint::kReattachAfter},
     {Step::kAttach, FaultPoint::kAttachBefore, FaultPoint::kAttachAfter},
+    {Step::kRejoin, FaultPoint::kRejoinBefore, FaultPoint::kRejoinAfter},
     {Step::kReopen, FaultPoint::kReopenBefore, FaultPoint::kReopenAfter},
 };
 
@@ -111,33 +115,37 @@ Phase After(Step step, Phase phase) {
   return RowOf(step).direction == Direction::kStay ? phase : RowOf(step).to;
 }
 
-bool WayBack(Phase from, Phase goal, Step* step) {
+bool WayBack(Phase from, Phase goal, bool has_memory, Step* step) {
   if (from == goal) return false;
   if (from == Phase::kAbsent) return false;  // what has ended stays ended
   if (goal == Phase::kAbsent)
     *step = Step::kAbandon;
   else
     *step = (goal == Phase::kHeld ? kWayDown : kWayUp)[static_cast<size_t>(from)];
+  // It was attached with that.
+  if (*step == Step::kHandOver && has_memory) *step = Step::kUnattach;
   // A program that runs is not paused in order to undo something.
   return !(goal == Phase::kHeld && from == Phase::kRunning);
 }
 
 std::vector<Step> PausePlan() {
-  return {Step::kQuiesce, Step::kHandOver, Step::kRelease, Step::kDetach, Step::kStore, Step::kFreeze};
+  return {Step::kQuiesce, Step::kGiveUp, Step::kHandOver, Step::kRelease,
+          Step::kDetach,  Step::kStore,  Step::kFreeze};
 }
 
 std::vector<Step> ResumePlan() {
-  return {Step::kThaw, Step::kLoad, Step::kReattach, Step::kAttach, Step::kReopen};
+  return {Step::kThaw, Step::kLoad, Step::kReattach, Step::kAttach, Step::kRejoin, Step::kReopen};
 }
 
 std::vector<Step> CheckpointPlan(bool held, bool stop) {
-  constexpr Step kPause[] = {Step::kQuiesce, Step::kHandOver, Step::kRelease, Step::kDetach, Step::kStore};
+  constexpr Step kPause[] = {Step::kQuiesce, Step::kGiveUp, Step::kHandOver,
+                             Step::kRelease, Step::kDetach, Step::kStore};
   constexpr Step kDump[] = {Step::kDeafen, Step::kDump};
   constexpr Step kEnd[] = {Step::kCommit, Step::kEndTask};
   constexpr Step kHoldAgain[] = {Step::kListen, Step::kFreeze, Step::kCommit};
   // The image is put on stable storage while the task runs again.
-  constexpr Step kGoOn[] = {Step::kListen, Step::kLoad,   Step::kReattach,
-                            Step::kAttach, Step::kReopen, Step::kCommit};
+  constexpr Step kGoOn[] = {Step::kListen, Step::kLoad,   Step::kReattach, Step::kAttach,
+                            Step::kRejoin, Step::kReopen, Step::kCommit};
   std::vector<Step> plan = held ? std::vector<Step>{Step::kThaw} : Joined({}, kPause);
   plan = Joined(std::move(plan), kDump);
   if (stop) return Joined(std::move(plan), kEnd);
@@ -146,12 +154,13 @@ std::vector<Step> CheckpointPlan(bool held, bool stop) {
 
 std::vector<Step> MigratePlan(bool held) {
   if (held) return {Step::kMove};
-  return {Step::kQuiesce, Step::kHandOver, Step::kRelease, Step::kDetach,
-          Step::kMove,    Step::kReattach, Step::kAttach,  Step::kReopen};
+  return {Step::kQuiesce, Step::kGiveUp,   Step::kHandOver, Step::kRelease, Step::kDetach,
+          Step::kMove,    Step::kReattach, Step::kAttach,   Step::kRejoin,  Step::kReopen};
 }
 
 std::vector<Step> RestorePlan() {
-  return {Step::kRevive, Step::kListen, Step::kLoad, Step::kReattach, Step::kAttach, Step::kReopen};
+  return {Step::kRevive, Step::kListen, Step::kLoad,  Step::kReattach,
+          Step::kAttach, Step::kRejoin, Step::kReopen};
 }
 
 Status FaultBefore(Step step) {

@@ -15,7 +15,8 @@ namespace stasis {
 // Where the task stands. Ordered from running to as far away from it as it gets.
 enum class Phase : int {
   kRunning = 0,
-  kQuiesced,    // the program stands still, the driver is idle
+  kDrained,     // the program stands still, the driver is idle; it could go on as it is
+  kQuiesced,    // what the CUDA libraries had made is given up
   kHandedOver,  // the ghost has descriptors of all device memory
   kReleased,    // the task has given its device memory up (kReconstruct: the whole driver)
   kDetached,    // the driver's own state is gone too (kDriverCheckpoint)
@@ -29,6 +30,7 @@ bool FindPhase(const std::string& name, Phase* phase);
 
 enum class Step : int {
   kQuiesce = 0,
+  kGiveUp,
   kHandOver,
   kRelease,
   kDetach,
@@ -45,6 +47,7 @@ enum class Step : int {
   kLoad,
   kReattach,
   kAttach,
+  kRejoin,
   kReopen,
   kDrop,      // only undoes kHandOver
   kUnattach,  // only undoes kAttach
@@ -70,7 +73,8 @@ bool Allows(Step step, Phase phase);
 // Where it leads.
 Phase After(Step step, Phase phase);
 // The next step on the way from `from` back to `goal` (kRunning, kHeld or kAbsent); false once there.
-bool WayBack(Phase from, Phase goal, Step* step);
+// `has_memory`: the ghost holds the task's memory, although the task may have it, too.
+bool WayBack(Phase from, Phase goal, bool has_memory, Step* step);
 
 // The steps of the verbs.
 std::vector<Step> PausePlan();

@@ -27,9 +27,9 @@ std::vector<Case> Cases() {
 }
 
 // Follows the way back; the number of steps, or -1 when it ends somewhere else.
-int StepsBack(Phase from, Phase goal) {
+int StepsBack(Phase from, Phase goal, bool has_memory = false) {
   int count = 0;
-  for (Step step; WayBack(from, goal, &step); ++count) {
+  for (Step step; WayBack(from, goal, has_memory, &step); ++count) {
     if (!Allows(step, from) || count > 20) return -1;
     from = After(step, from);
   }
@@ -77,10 +77,16 @@ TEST(StepsTest, EveryFailureOfEveryPlanFindsItsWayBack) {
 }
 
 TEST(StepsTest, WhatCannotRunOnCanBeHeld) {
-  for (Phase phase : {Phase::kQuiesced, Phase::kReleased, Phase::kDetached, Phase::kStored, Phase::kDeaf}) {
-    if (phase == Phase::kDeaf) continue;  // listens again first, by either way
-    EXPECT_GE(StepsBack(phase, Phase::kHeld), 0) << PhaseName(phase);
+  for (Phase phase : {Phase::kDrained, Phase::kQuiesced, Phase::kHandedOver, Phase::kReleased,
+                      Phase::kDetached, Phase::kStored}) {
+    for (bool has_memory : {false, true})
+      EXPECT_GE(StepsBack(phase, Phase::kHeld, has_memory), 0) << PhaseName(phase);
   }
+  Step step;
+  ASSERT_TRUE(WayBack(Phase::kQuiesced, Phase::kHeld, true, &step));
+  EXPECT_EQ(step, Step::kUnattach);
+  ASSERT_TRUE(WayBack(Phase::kQuiesced, Phase::kHeld, false, &step));
+  EXPECT_EQ(step, Step::kHandOver);
 }
 
 TEST(StepsTest, EveryStepOfAPlanHasFaultPoints) {

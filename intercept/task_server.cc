@@ -120,8 +120,20 @@ TaskServer::Reply TaskServer::Dispatch(Message& request) {
       return Hello(request);
     case TaskMessage::kStatus:
       return ReportStatus();
-    case TaskMessage::kQuiesce:
-      return Quiesce(request);
+    case TaskMessage::kClose:
+      return Close(request);
+    case TaskMessage::kCut:
+      return Cut(request);
+    case TaskMessage::kDrain:
+      return Drain(request);
+    case TaskMessage::kHold:
+      return Hold();
+    case TaskMessage::kGiveUp:
+      return GiveUp();
+    case TaskMessage::kComms:
+      return Comms();
+    case TaskMessage::kRejoin:
+      return Rejoin(request);
     case TaskMessage::kHandover:
       return Handover(request);
     case TaskMessage::kRelease:
@@ -147,6 +159,13 @@ TaskServer::Reply TaskServer::Dispatch(Message& request) {
   return {Errorf(StatusCode::kInvalidArgument, "no request %u", request.type), {}, {}, {}};
 }
 
+// The library gate is shut, and the program has not been let go on since for the sake of a capture.
+Status TaskServer::ExpectShut() const {
+  RETURN_IF_ERROR(Expect(TaskState::kQuiescing));
+  if (libraries::LibraryGateIsClosed()) return {};
+  return Status(StatusCode::kFailedPrecondition, "the gate is open");
+}
+
 Status TaskServer::Expect(TaskState state) const {
   if (state_ == state) return {};
   return Errorf(StatusCode::kFailedPrecondition, "the process is %s, not %s", TaskStateName(state_),
@@ -157,8 +176,11 @@ void TaskServer::GhostGone() {
   ForgetHeldMemory(/*ghost_gone=*/true);
   switch (state_) {
     case TaskState::kQuiescing:
-    case TaskState::kQuiesced:
       return Run();
+    case TaskState::kDrained:
+      return hold_ ? void() : Run();
+    case TaskState::kQuiesced:
+      return hold_ || libraries::LibrariesNeedRejoin() ? void() : RebuildAndRun();
     case TaskState::kAttaching:
       return BackToReleased();
     case TaskState::kRunning:
@@ -171,14 +193,25 @@ void TaskServer::GhostGone() {
 void TaskServer::Wake() { state_ = TaskState::kReleased; }
 
 void TaskServer::Run() {
-  if (Status status = RebuildLibraries(); !status.ok()) {
-    LogIfError("make the libraries' objects again", status);
-    Taint(std::string(status.message()).c_str(), true);
-  }
   state_ = TaskState::kRunning;
+  hold_ = false;
+  extents_mark_.reset();
   active_ = {};
   vmm::SetSharing(vmm::Sharing::kAll);
   OpenGates();
+}
+
+void TaskServer::RebuildAndRun() {
+  Status status;
+  {
+    const libraries::LibraryWork work;
+    status = libraries::RebuildLibraries();
+  }
+  if (!status.ok()) {
+    LogIfError("make the libraries' objects again", status);
+    Taint(std::string(status.message()).c_str(), true);
+  }
+  Run();
 }
 
 TaskServer::Reply TaskServer::Hello(const Message& request) {
@@ -197,7 +230,7 @@ TaskServer::Reply TaskServer::Hello(const Message& request) {
   hello.driver_path = DriverPath();
   hello.driver_version = DriverVersion();
   hello.generation = replay::Generation();
-  if (state_ == TaskState::kQuiesced) hello.failed = replay::BrokenContext();
+  if (state_ == TaskState::kDrained || state_ == TaskState::kQuiesced) hello.failed = replay::BrokenContext();
   hello.taints = Taints();
   hello.devices = VisibleDevices();
   return {{}, Encode(hello), {}, {}};
@@ -212,96 +245,161 @@ TaskServer::Reply TaskServer::ReportStatus() {
   return {{}, Encode(status), {}, {}};
 }
 
-TaskServer::Reply TaskServer::Quiesce(const Message& request) {
-  Result<TaskQuiesce> quiesce = DecodeTaskQuiesce(request.payload);
-  if (!quiesce.ok()) return {std::move(quiesce).status(), {}, {}, {}};
-  if (Status status = Expect(TaskState::kRunning); !status.ok()) return {std::move(status), {}, {}, {}};
-  state_ = TaskState::kQuiescing;
-  TaskQuiesced stopped;
-  if (Status status = StopAtLowPoint(*quiesce, &stopped); !status.ok()) {
-    Run();
-    return {std::move(status), {}, {}, {}};
+TaskServer::Reply TaskServer::Close(const Message& request) {
+  Result<TaskClose> close = DecodeTaskClose(request.payload);
+  if (!close.ok()) return {std::move(close).status(), {}, {}, {}};
+  if (state_ != TaskState::kQuiescing) {
+    if (Status status = Expect(TaskState::kRunning); !status.ok()) return {std::move(status), {}, {}, {}};
+    state_ = TaskState::kQuiescing;
+    if (Status status = StopAtLowPoint(*close); !status.ok()) {
+      Run();
+      return {std::move(status), {}, {}, {}};
+    }
   }
   Reply reply;
+  CutReport report;
   reply.status =
-      StandStill(Deadline::After(std::chrono::milliseconds(quiesce->deadline_ms)), &stopped, &reply.blockers);
-  if (!reply.status.ok()) return reply;
-  state_ = TaskState::kQuiesced;
-  vmm::Settle();
-  extents_mark_ = vmm::MarkExtents();
-  vmm::ActiveMemory::Get().Freeze();
-  if (Result<std::vector<TaskRange>> ranges = vmm::ActiveRanges(); ranges.ok())
-    for (const TaskRange& range : *ranges) stopped.active_bytes += range.size;
-  reply.payload = Encode(stopped);
+      ShutLibraries(Deadline::After(std::chrono::milliseconds(close->deadline_ms)), &report, &reply.blockers);
+  reply.payload = Encode(report);
   return reply;
 }
 
-Status TaskServer::StopAtLowPoint(const TaskQuiesce& quiesce, TaskQuiesced* stopped) {
-  if (quiesce.wait_low_ms != 0) {
+Status TaskServer::StopAtLowPoint(const TaskClose& close) {
+  stopped_ = {};
+  if (close.wait_low_ms != 0) {
     const MonotonicTime start = Clock::Real().Now();
     ASSIGN_OR_RETURN(
-        stopped->at_low,
-        WaitForLowPoint(connection_, Deadline::After(std::chrono::milliseconds(quiesce.wait_low_ms))));
-    stopped->waited_ms = static_cast<uint32_t>((Clock::Real().Now() - start) / std::chrono::milliseconds(1));
+        stopped_.at_low,
+        WaitForLowPoint(connection_, Deadline::After(std::chrono::milliseconds(close.wait_low_ms))));
+    stopped_.waited_ms = static_cast<uint32_t>((Clock::Real().Now() - start) / std::chrono::milliseconds(1));
   }
   const auto learned = vmm::ActiveMemory::Get().Learn().value_or(vmm::MemoryCycle::Learned());
-  stopped->low_bytes = learned.low;
-  stopped->high_bytes = learned.high;
+  stopped_.low_bytes = learned.low;
+  stopped_.high_bytes = learned.high;
   return {};
 }
 
-Status TaskServer::StandStill(const Deadline& deadline, TaskQuiesced* stopped,
-                              std::vector<TaskBlocker>* blockers) {
-  RETURN_IF_ERROR(CloseGates(deadline, stopped, blockers));
-  RETURN_IF_ERROR(replay::Drain(deadline, blockers));
-  RETURN_IF_ERROR(libraries::CheckLibraries());
-  return GiveUpLibraries(deadline, blockers);
+Status TaskServer::ShutLibraries(const Deadline& deadline, CutReport* report,
+                                 std::vector<TaskBlocker>* blockers) {
+  // One that has begun as the gate was shut at the low point; only the program can end it.
+  if (CapturesInProgress() != 0) {
+    stopped_.at_low = false;
+    OpenGates();
+  }
+  if (!WaitForCaptures(deadline)) {
+    *blockers = CaptureBlockers();
+    return Status(StatusCode::kTimeout, "the program is capturing a stream and does not end it");
+  }
+  RETURN_IF_ERROR(libraries::ShutLibraryGate());
+  ASSIGN_OR_RETURN(*report, libraries::AdvanceLibraries({}, Duration::zero(), deadline));
+  return {};
 }
 
-Status TaskServer::CloseGates(const Deadline& deadline, TaskQuiesced* stopped,
-                              std::vector<TaskBlocker>* blockers) {
-  for (;;) {
-    // One that has begun as the gate was shut at the low point; only the program can end it.
-    if (CapturesInProgress() != 0) {
-      stopped->at_low = false;
-      OpenGates();
-    }
-    if (!WaitForCaptures(deadline)) {
-      *blockers = CaptureBlockers();
-      return Status(StatusCode::kTimeout, "the program is capturing a stream and does not end it");
-    }
-    RETURN_IF_ERROR(libraries::ShutLibraryGate());
-    RETURN_IF_ERROR(libraries::SettleLibraries(deadline, blockers));
-    RETURN_IF_ERROR(libraries::AwaitLibraryCalls(deadline, blockers));
-    RETURN_IF_ERROR(CloseGate(deadline, blockers));
-    if (CapturesInProgress() == 0) return {};
+TaskServer::Reply TaskServer::Cut(const Message& request) {
+  Result<TaskCut> cut = DecodeTaskCut(request.payload);
+  if (!cut.ok()) return {std::move(cut).status(), {}, {}, {}};
+  if (Status status = ExpectShut(); !status.ok()) return {std::move(status), {}, {}, {}};
+  Result<CutReport> report =
+      libraries::AdvanceLibraries(cut->targets, std::chrono::milliseconds(cut->quiet_ms),
+                                  Deadline::After(std::chrono::milliseconds(cut->deadline_ms)));
+  if (!report.ok()) return {std::move(report).status(), {}, {}, {}};
+  return {{}, Encode(*report), {}, {}};
+}
+
+TaskServer::Reply TaskServer::Drain(const Message& request) {
+  Result<uint32_t> deadline_ms = DecodeU32(request);
+  if (!deadline_ms.ok()) return {std::move(deadline_ms).status(), {}, {}, {}};
+  Reply reply;
+  reply.status = ExpectShut();
+  if (!reply.status.ok()) return reply;
+  reply.status = StandStill(Deadline::After(std::chrono::milliseconds(*deadline_ms)), &reply.blockers);
+  if (reply.status.ok()) state_ = TaskState::kDrained;
+  return reply;
+}
+
+Status TaskServer::StandStill(const Deadline& deadline, std::vector<TaskBlocker>* blockers) {
+  RETURN_IF_ERROR(libraries::AwaitLibraryCalls(deadline, blockers));
+  RETURN_IF_ERROR(CloseGate(deadline, blockers));
+  // It has begun before the gate was closed; only the program can end it.
+  if (CapturesInProgress() != 0) {
+    stopped_.at_low = false;
+    OpenGates();
+    return Status(StatusCode::kUnavailable, "the program has begun to capture a stream");
   }
+  RETURN_IF_ERROR(replay::Drain(deadline, blockers));
+  return libraries::CheckLibraries();
+}
+
+TaskServer::Reply TaskServer::Hold() {
+  Reply reply;
+  reply.status = Expect(TaskState::kDrained);
+  if (reply.status.ok()) hold_ = true;
+  return reply;
+}
+
+TaskServer::Reply TaskServer::GiveUp() {
+  Reply reply;
+  reply.status = Expect(TaskState::kDrained);
+  if (!reply.status.ok()) return reply;
+  state_ = TaskState::kQuiesced;
+  reply.status = GiveUpLibraries(&reply.blockers);
+  if (!reply.status.ok()) return reply;
+  SettleMemory();
+  stopped_.active_bytes = 0;
+  if (Result<std::vector<TaskRange>> ranges = vmm::ActiveRanges(); ranges.ok())
+    for (const TaskRange& range : *ranges) stopped_.active_bytes += range.size;
+  reply.payload = Encode(stopped_);
+  return reply;
 }
 
 // Threads of the libraries may be inside of the driver when the last of the objects has gone.
-Status TaskServer::GiveUpLibraries(const Deadline& deadline, std::vector<TaskBlocker>* blockers) {
-  gave_up_libraries_ = true;
+Status TaskServer::GiveUpLibraries(std::vector<TaskBlocker>* blockers) {
   {
     const libraries::LibraryWork work;
     RETURN_IF_ERROR(libraries::GiveUpLibraries());
   }
-  return CloseGate(deadline, blockers);
+  RETURN_IF_ERROR(CloseGate(Deadline::After(kLibraryTime), blockers));
+  libraries_gone_ = true;
+  return {};
 }
 
-// The ghost does not hold what they have allocated since.
-Status TaskServer::GiveUpLibrariesAgain() {
-  std::vector<TaskBlocker> blockers;
-  Status status = GiveUpLibraries(Deadline::After(kLibraryTime), &blockers);
-  vmm::DropFreeSince(extents_mark_);
-  return status;
+// In a process that was attached, what its libraries have made since is not in the memory that the ghost
+// holds.
+void TaskServer::SettleMemory() {
+  if (extents_mark_) return vmm::DropFreeSince(*extents_mark_);
+  vmm::Settle();
+  extents_mark_ = vmm::MarkExtents();
+  vmm::ActiveMemory::Get().Freeze();
 }
 
-Status TaskServer::RebuildLibraries() {
-  if (!gave_up_libraries_) return {};
+TaskServer::Reply TaskServer::Comms() {
+  if (Status status = Expect(TaskState::kQuiesced); !status.ok()) return {std::move(status), {}, {}, {}};
   const libraries::LibraryWork work;
-  Status status = libraries::RebuildLibraries();
-  gave_up_libraries_ = !status.ok();
-  return status;
+  Result<std::vector<CommReport>> comms = libraries::ReportComms();
+  if (!comms.ok()) return {std::move(comms).status(), {}, {}, {}};
+  return {{}, Encode(*comms), {}, {}};
+}
+
+TaskServer::Reply TaskServer::Rejoin(const Message& request) {
+  Result<CommRejoin> rejoin = DecodeCommRejoin(request.payload);
+  if (!rejoin.ok()) return {std::move(rejoin).status(), {}, {}, {}};
+  Reply reply;
+  reply.status = Expect(TaskState::kQuiesced);
+  if (!reply.status.ok()) return reply;
+  libraries_gone_ = false;
+  {
+    const libraries::LibraryWork work;
+    reply.status = libraries::RejoinLibraries(*rejoin).WithContext("make the libraries' objects again");
+  }
+  if (reply.status.ok()) {
+    state_ = TaskState::kDrained;
+    return reply;
+  }
+  std::vector<TaskBlocker> blockers;
+  Status again = GiveUpLibraries(&blockers);
+  if (again.ok()) SettleMemory();
+  LogIfError("give the libraries' objects up again", again);
+  return reply;
 }
 
 TaskServer::Reply TaskServer::Handover(const Message& request) {
@@ -345,11 +443,9 @@ TaskServer::Reply TaskServer::ReleaseDriver(const Message& request) {
 
 // Up to vmm::Release() nothing has changed and the program could go on; from there on the way back is that of
 // every other pause: attach, import, rebuild.
-//
-// A process that was attached and is let go of again, with the memory that the ghost still has: what its
-// libraries have made since is not in it.
 Status TaskServer::LetGo(TaskStrategy strategy) {
-  if (!gave_up_libraries_) RETURN_IF_ERROR(GiveUpLibrariesAgain());
+  if (!libraries_gone_)
+    return Status(StatusCode::kFailedPrecondition, "the libraries' objects have not been given up");
   const bool reconstruct = strategy == TaskStrategy::kReconstruct;
   RETURN_IF_ERROR(CheckTaints(strategy));
   RETURN_IF_ERROR(vmm::CheckReleasable(strategy));
@@ -420,7 +516,7 @@ TaskServer::Reply TaskServer::Import(Message& request) {
   for (size_t i = 0; reply.status.ok() && i < extents->size(); ++i) {
     reply.status = vmm::ImportExtent((*extents)[i], std::move(request.fds[i]));
     // Free memory that was handed over, and given back in an attach that came to nothing.
-    const bool given_back = (*extents)[i].id < extents_mark_;
+    const bool given_back = extents_mark_ && (*extents)[i].id < *extents_mark_;
     if (reply.status.code() == StatusCode::kNotFound && given_back) reply.status = {};
   }
   if (!reply.status.ok()) BackToReleased();
@@ -435,10 +531,6 @@ TaskServer::Reply TaskServer::Rebuild() {
   if (reply.status.ok() && strategy_ == TaskStrategy::kReconstruct)
     reply.status = replay::RebuildObjects().WithContext("rebuild the driver's objects");
   if (reply.status.ok()) {
-    reply.status = RebuildLibraries().WithContext("make the libraries' objects again");
-    if (!reply.status.ok()) LogIfError("give the libraries' objects up again", GiveUpLibrariesAgain());
-  }
-  if (reply.status.ok()) {
     state_ = TaskState::kQuiesced;
   } else {
     BackToReleased();
@@ -449,8 +541,8 @@ TaskServer::Reply TaskServer::Rebuild() {
 TaskServer::Reply TaskServer::Resume(Message& request) {
   Result<TaskResume> resume = DecodeTaskResume(request.payload);
   if (!resume.ok()) return {std::move(resume).status(), {}, {}, {}};
-  const bool standing = state_ == TaskState::kQuiesced || state_ == TaskState::kQuiescing;
-  if (!standing) return {Expect(TaskState::kQuiesced), {}, {}, {}};
+  const bool standing = state_ == TaskState::kDrained || state_ == TaskState::kQuiescing;
+  if (!standing) return {Expect(TaskState::kDrained), {}, {}, {}};
   if (request.fds.size() != (resume->held.empty() ? 0 : 2))
     return {Errorf(StatusCode::kInvalidArgument, "held memory with %zu descriptors", request.fds.size()),
             {},

@@ -1,18 +1,20 @@
 // The state machine of a task's process: what the ghost asks for, done in the order that base/task_protocol.h
 // gives. Runs in the control thread alone.
 //
-//   Running -> Quiescing -> Quiesced -> Released -> Deaf -> Released -> Attaching -> Quiesced -> Running
+//   Running -> Quiescing -> Drained -> Quiesced -> Released -> Deaf -> Released -> Attaching -> Quiesced
+//           -> Drained -> Running
 //
-// The gates are open in Running only. The libraries' objects are there in Running, and from kRebuild on; the
-// quiescing gives them up, at its end, and every way back to Running makes them again. A request in a state
+// The gates are open in Running only; the libraries' objects are there up to Drained. A request in a state
 // that does not know it fails and changes nothing.
 #ifndef INTERCEPT_TASK_SERVER_H_
 #define INTERCEPT_TASK_SERVER_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/message.h"
+#include "base/rank_protocol.h"
 #include "base/task_protocol.h"
 
 namespace stasis {
@@ -41,14 +43,18 @@ class TaskServer {
   Reply Dispatch(Message& request);
   Reply Hello(const Message& request);
   Reply ReportStatus();
-  Reply Quiesce(const Message& request);
-  Status StopAtLowPoint(const TaskQuiesce& quiesce, TaskQuiesced* stopped);
-  Status StandStill(const Deadline& deadline, TaskQuiesced* stopped, std::vector<TaskBlocker>* blockers);
-  Status CloseGates(const Deadline& deadline, TaskQuiesced* stopped, std::vector<TaskBlocker>* blockers);
-  // The libraries' objects.
-  Status GiveUpLibraries(const Deadline& deadline, std::vector<TaskBlocker>* blockers);
-  Status GiveUpLibrariesAgain();
-  Status RebuildLibraries();
+  Reply Close(const Message& request);
+  Status StopAtLowPoint(const TaskClose& close);
+  Status ShutLibraries(const Deadline& deadline, CutReport* report, std::vector<TaskBlocker>* blockers);
+  Reply Cut(const Message& request);
+  Reply Drain(const Message& request);
+  Status StandStill(const Deadline& deadline, std::vector<TaskBlocker>* blockers);
+  Reply Hold();
+  Reply GiveUp();
+  Status GiveUpLibraries(std::vector<TaskBlocker>* blockers);
+  void SettleMemory();
+  Reply Comms();
+  Reply Rejoin(const Message& request);
   Reply Handover(const Message& request);
   Reply Active(const Message& request);
   Reply ReleaseDriver(const Message& request);
@@ -63,14 +69,18 @@ class TaskServer {
 
   // kFailedPrecondition unless the process is in `state`.
   Status Expect(TaskState state) const;
+  Status ExpectShut() const;
   // Undoes everything since kAttach.
   void BackToReleased();
   void Run();
+  void RebuildAndRun();
 
   TaskState state_ = TaskState::kRunning;
   TaskStrategy strategy_ = TaskStrategy::kReconstruct;  // of the last release
-  bool gave_up_libraries_ = false;
-  uint64_t extents_mark_ = 0;  // of the moment when they were given up
+  TaskQuiesced stopped_;                                // of this pause
+  bool hold_ = false;                                   // the loss of the ghost lets nothing run on
+  bool libraries_gone_ = false;                         // all of their objects
+  std::optional<uint64_t> extents_mark_;                // of the moment when the ghost was to hold them
   int connection_ = -1;
   std::vector<TaskRange> active_;  // while the ghost asks for them batch by batch
 };

@@ -6,18 +6,19 @@ import os
 import select
 import socket
 import struct
+import time
 
 MAGIC, VERSION = 0x4D535453, 1
 HEADER = struct.Struct("=IHHIIQ")  # base/message.h
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 BATCH = 253
 WAKE_VALUE = 0x5354415349530001
 WAKE_SIGNAL = 64 - 3  # SIGRTMAX - 3
 
-(HELLO, STATUS, QUIESCE, HANDOVER, RELEASE, PREPARE_DUMP, ATTACH, IMPORT, REBUILD, RESUME, ACTIVE,
- SNAPSHOT_DONE) = range(1, 13)
+(HELLO, STATUS, CLOSE, CUT, DRAIN, HOLD, GIVE_UP, HANDOVER, ACTIVE, RELEASE, PREPARE_DUMP, ATTACH, IMPORT, REBUILD, COMMS,
+ REJOIN, RESUME, SNAPSHOT_DONE) = range(1, 19)
 OK, ERROR = 100, 101
-STATES = ["running", "quiescing", "quiesced", "released", "deaf", "attaching"]
+STATES = ["running", "quiescing", "drained", "quiesced", "released", "deaf", "attaching"]
 RECONSTRUCT, DRIVER_CHECKPOINT = 0, 1
 STRATEGIES = ["reconstruct", "driver-checkpoint"]
 CODES = ["OK", "INVALID_ARGUMENT", "NOT_FOUND", "ALREADY_EXISTS", "FAILED_PRECONDITION", "PERMISSION_DENIED",
@@ -184,13 +185,42 @@ class TaskClient:
         reader.finish()
         return status
 
-    def quiesce(self, deadline_ms=20000, wait_low_ms=0):
+    def shut(self, deadline_ms=20000, wait_low_ms=0):
+        """kClose: what the ranks have issued."""
+        return cut_report(self.request(CLOSE, struct.pack("=II", deadline_ms, wait_low_ms))[0])
+
+    def cut(self, targets=None, deadline_ms=20000, quiet_ms=20):
+        """One round; `targets`: an encoded CutTargets."""
+        payload = struct.pack("=II", deadline_ms, quiet_ms) + (cut_targets() if targets is None else targets)
+        return cut_report(self.request(CUT, payload)[0])
+
+    def drain(self, deadline_ms=20000):
+        self.request(DRAIN, struct.pack("=I", deadline_ms))
+
+    def hold(self):
+        self.request(HOLD)
+
+    def give_up(self):
         """Where the process was stopped."""
-        reader = Reader(self.request(QUIESCE, struct.pack("=II", deadline_ms, wait_low_ms))[0])
+        reader = Reader(self.request(GIVE_UP)[0])
         stopped = {"active_bytes": reader.take("Q"), "low_bytes": reader.take("Q"), "high_bytes": reader.take("Q"),
                    "waited_ms": reader.take("I"), "at_low": bool(reader.take("B"))}
         reader.finish()
         return stopped
+
+    def comms(self):
+        """What other processes are needed for, and the ids of what has its rank 0 here."""
+        reader = Reader(self.request(COMMS)[0])
+        comms = reader.list(lambda: {
+            "comm": reader.take("Q"), "size": reader.take("i"), "made_by": reader.text(),
+            "ranks": reader.list(lambda: reader.take("i")), "id": reader.raw()})
+        reader.finish()
+        return comms
+
+    def rejoin(self, ids=(), deadline_ms=20000):
+        """`ids`: pairs of a communicator's key and its unique id."""
+        payload = struct.pack("=II", deadline_ms, len(ids))
+        self.request(REJOIN, payload + b"".join(struct.pack("=QI", key, len(data)) + data for key, data in ids))
 
     def active(self):
         """The active ranges: pairs of address and size."""
@@ -248,7 +278,45 @@ class TaskClient:
     def snapshot_done(self):
         self.request(SNAPSHOT_DONE)
 
-    # ---- the whole way there and back
+    # ---- the whole way there and back, of a process that needs no other one
+
+    def quiesce(self, deadline_ms=20000, wait_low_ms=0):
+        """Running -> Quiesced. Where the process was stopped."""
+        return self.stand_still(self.shut(deadline_ms, wait_low_ms), deadline_ms)
+
+    def stand_still(self, report, deadline_ms=20000):
+        """Quiescing -> Quiesced, after shut()."""
+        end = time.monotonic() + deadline_ms / 1000
+        while True:
+            self.find_cut(report, end)
+            try:
+                self.drain(left_ms(end))
+                return self.give_up()
+            except TaskError as error:
+                if error.code != "UNAVAILABLE":
+                    raise
+            report = self.shut(left_ms(end))
+
+    def find_cut(self, report, end):
+        moved = time.monotonic()
+        while not report["settled"]:
+            now = time.monotonic()
+            if now >= end:
+                missing = report["missing"]
+                raise TaskError("TIMEOUT", f"NCCL: {missing[0][1] if missing else 'something'} is missing", missing)
+            admit_all = now - moved > 0.1
+            last, report = report, self.cut(cut_targets(admit_all), left_ms(end))
+            if admit_all or report["events"] != last["events"]:
+                moved = time.monotonic()
+
+    def rejoin_alone(self):
+        self.rejoin([(comm["comm"], comm["id"]) for comm in self.comms()])
+
+    def go_on(self, held=(), fds=()):
+        """Wherever a pause has come to before the release -> Running; see resume()."""
+        if self.hello()["state"] == "quiesced":
+            self.rejoin_alone()
+        self.resume(held, fds)
 
     def pause(self, strategy=RECONSTRUCT, deadline_ms=20000):
         """Running -> Released. Returns the extents."""
@@ -267,9 +335,39 @@ class TaskClient:
         self.attach(driver_path, placements, restored)
         self.import_extents(extents)
         self.rebuild()
+        self.rejoin_alone()
         self.resume()
         for extent in extents:
             extent.close()
+
+
+def left_ms(end):
+    return max(0, round((end - time.monotonic()) * 1000))
+
+
+def cut_targets(admit_all=False):
+    """An encoded CutTargets that names nothing."""
+    return struct.pack("=IIBIIB", 0, 0, 0, 0, 0, admit_all)
+
+
+def cut_report(data):
+    """Decodes a CutReport (base/rank_protocol.h)."""
+    reader = Reader(data)
+
+    def peers():
+        return dict(reader.list(lambda: (reader.take("i"), reader.take("Q"))))
+
+    report = {"settled": bool(reader.take("B")), "events": reader.take("I")}
+    report["ranks"] = reader.list(lambda: {
+        "comm": reader.take("Q"), "size": reader.take("i"), "rank": reader.take("i"), "made_by": reader.text(),
+        "collectives": reader.take("Q"), "sends": peers(), "receives": peers(), "over": bool(reader.take("B")),
+        "windows": reader.take("I")})
+    report["meetings"] = reader.list(lambda: reader.take("Q"))
+    report["making"] = bool(reader.take("B"))
+    report["used"] = reader.list(lambda: reader.take("Q"))
+    report["missing"] = reader.list(lambda: (reader.take("i"), reader.text()))
+    reader.finish()
+    return report
 
 
 def socket_path(task_folder, pid):

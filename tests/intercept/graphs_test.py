@@ -108,7 +108,7 @@ class GraphsTest(unittest.TestCase):
                     task.quiesce(deadline_ms=1)
                 self.assertEqual(raised.exception.code, "TIMEOUT")
                 self.assertEqual(raised.exception.blockers, [(program.process.pid, "stream capture")])
-                task.resume()
+                task.go_on()
                 quiesce = threading.Thread(target=task.quiesce)
                 quiesce.start()
                 program.send("end-capture")

@@ -160,7 +160,7 @@ class ThreadsTest(LibrariesTest):
             task.quiesce(wait_low_ms=50 * (i % 2))
             for extent in task.handover():
                 extent.close()
-            task.resume()
+            task.go_on()
             program.step(i + 1)
         # The ghost goes away in the middle.
         task.quiesce()
@@ -214,7 +214,7 @@ class FailureTest(LibrariesTest):
         with self.assertRaisesRegex(TaskError, "cublasSdot_v2") as raised:
             task.quiesce(deadline_ms=200)
         self.assertEqual([call for _, call in raised.exception.blockers], ["cublasSdot_v2"])
-        task.resume()
+        task.go_on()
         self.assertRegex(program.step(2), "step 2: dot [0-9]+\n")
         self.cycle(task, RECONSTRUCT)
         self.assertEqual(program.finish(), ("done\n", 0))
@@ -226,15 +226,21 @@ class FailureTest(LibrariesTest):
         with subprocess.Popen([sys.executable, "-c", TAKE_ALL_MEMORY, self.driver], env=self.node.env(),
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=die_with_parent) as other:
             self.assertEqual(other.stdout.readline(), b"ready\n")
-            task.resume()
+            # A ghost can ask for it again.
+            for _ in range(2):
+                with self.assertRaisesRegex(TaskError, "cublasCreate|cudnnCreate"):
+                    task.rejoin_alone()
+                self.assertEqual(task.hello()["state"], "quiesced")
+            task.close()
             answer = program.step(2)
             other.communicate()
+        task = self.enterContext(wait_for_task(self.folder, program.process.pid))
         # What a null handle is answered.
         self.assertEqual(answer, f"step 2: blas {NOT_INITIALIZED} dnn {BAD_PARAM}\n")
         self.assertRegex(task.hello()["taints"][0][0], "cublasCreate|cudnnCreate")
         with self.assertRaisesRegex(TaskError, "cublasCreate|cudnnCreate"):
             task.pause()
-        task.resume()
+        task.go_on()
         self.assertEqual(program.finish()[1], 0)
 
 

@@ -126,7 +126,7 @@ class ManagedMemory(MemoryCase):
                 task.release(strategy)
             self.assertEqual(raised.exception.code, "UNSUPPORTED")
             self.assertIn("cuMemAllocManaged", raised.exception.message)
-            task.resume()
+            task.go_on()
         self.assertIn("device sees", self.finish(process))
 
 

@@ -180,7 +180,7 @@ class NcclTest(unittest.TestCase):
         """What a pause has against the program, which then goes on."""
         with self.assertRaises(TaskError) as raised:
             task.quiesce(deadline_ms)
-        task.resume()
+        task.go_on()
         return raised.exception
 
     def quiesce_meanwhile(self, task):

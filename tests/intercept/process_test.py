@@ -91,7 +91,7 @@ class ProcessTest(unittest.TestCase):
         self.assertEqual(managed.ask("fork"), plain.ask("fork"))
         self.assertEqual(task.hello()["state"], "quiesced")
         managed.send("version")
-        task.resume()
+        task.go_on()
         self.assertEqual(managed.answer(), plain.ask("version"))
 
     def test_devices_look_the_same_after_a_move(self):
@@ -140,7 +140,7 @@ class ProcessTest(unittest.TestCase):
         self.assertEqual(raised.exception.code, "UNSUPPORTED")
         self.assertIn("cuDeviceSetGraphMemAttribute", raised.exception.message)
         self.assertEqual(task.hello()["state"], "quiesced")
-        task.resume()
+        task.go_on()
         self.assertEqual(probe.ask("taint"), "taint 0")
 
     def test_driver_keeps_what_the_driver_carries(self):

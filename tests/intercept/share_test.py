@@ -55,7 +55,7 @@ class ShareTest(unittest.TestCase):
             for extent in extents:
                 extent.close()
         for _, task in members:
-            task.resume()
+            task.go_on()
         return sum(len(extents) for extents in lists), len([share for share in held if share])
 
     def footprint(self, members):
@@ -112,7 +112,7 @@ class ShareTest(unittest.TestCase):
                 task.release(strategy)
             self.assertEqual(raised.exception.code, "UNSUPPORTED")
             self.assertIn(text, raised.exception.message)
-            task.resume()
+            task.go_on()
         process.communicate("\n", timeout=60)
         self.assertEqual(process.returncode, 0)
 

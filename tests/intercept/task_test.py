@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 from softgpu import Node, built, die_with_parent
-from task_client import TaskClient, TaskError, socket_path, wait_for_task, wake
+from task_client import CLOSE, IMPORT, TaskClient, TaskError, socket_path, wait_for_task, wake
 
 
 class Counter:
@@ -104,7 +104,7 @@ class TaskTest(CounterCase):
         self.assertEqual(counter.task.hello()["state"], "quiesced")
         counter.send("inc")
         self.assertFalse(counter.answers_within(0.3))
-        counter.task.resume()
+        counter.task.go_on()
         self.assertEqual(counter.answer(), "2")
 
     def test_end_of_connection_undoes_a_pause(self):
@@ -119,8 +119,8 @@ class TaskTest(CounterCase):
     def test_requests_out_of_turn_change_nothing(self):
         counter = self.counter()
         task = counter.task
-        for ask in (task.handover, task.release, task.prepare_dump, lambda: task.attach(counter.driver),
-                    lambda: task.import_extents([]) or task.request(8, b"\0\0\0\0"), task.rebuild, task.resume):
+        for ask in (task.cut, task.drain, task.hold, task.give_up, task.handover, task.comms, task.rejoin, task.release, task.prepare_dump, lambda: task.attach(counter.driver),
+                    lambda: task.request(IMPORT, b"\0\0\0\0"), task.rebuild, task.resume):
             with self.assertRaises(TaskError) as raised:
                 ask()
             self.assertEqual(raised.exception.code, "FAILED_PRECONDITION")
@@ -128,13 +128,59 @@ class TaskTest(CounterCase):
             task.request(77)
         self.assertEqual(raised.exception.code, "INVALID_ARGUMENT")
         with self.assertRaises(TaskError) as raised:
-            task.request(3, b"\1")
+            task.request(CLOSE, b"\1")
         self.assertEqual(raised.exception.code, "CORRUPT")
-        task.quiesce()
-        with self.assertRaises(TaskError):
-            task.quiesce()
-        task.resume()
+        task.shut()
+        for ask in (task.give_up, task.handover, task.hold, task.comms):
+            with self.assertRaises(TaskError):
+                ask()
+        task.drain()
+        self.assertEqual(task.hello()["state"], "drained")
+        for ask in (task.shut, task.cut, task.drain, task.handover, task.comms):
+            with self.assertRaises(TaskError):
+                ask()
+        task.give_up()
+        for ask in (task.shut, task.drain, task.give_up, task.resume):
+            with self.assertRaises(TaskError):
+                ask()
+        task.go_on()
         self.assertEqual(counter.ask("inc"), "1")
+
+
+    def test_a_drained_process_goes_on_as_it_is(self):
+        counter = self.counter()
+        task = counter.task
+        self.assertTrue(task.shut()["settled"])
+        task.drain()
+        counter.send("inc")
+        self.assertFalse(counter.answers_within(0.1))
+        task.resume()
+        self.assertEqual(counter.answer(), "1")
+        task.shut()
+        task.drain()
+        counter.send("inc")
+        task.close()
+        self.assertEqual(counter.answer(), "2")
+
+    def test_a_process_that_is_to_hold_waits_for_the_next_ghost(self):
+        counter = self.counter()
+        for give_up in (False, True):
+            counter.task.shut()
+            counter.task.drain()
+            counter.task.hold()
+            if give_up:
+                counter.task.give_up()
+            counter.send("inc")
+            counter.task.close()
+            counter.task = self.enterContext(TaskClient(socket_path(self.folder, counter.pid)))
+            self.assertEqual(counter.task.hello()["state"], "quiesced" if give_up else "drained")
+            self.assertFalse(counter.answers_within(0.1))
+            counter.task.go_on()
+            self.assertEqual(counter.answer(), "2" if give_up else "1")
+        # It holds no longer than that.
+        counter.task.quiesce()
+        counter.task.close()
+        self.assertEqual(counter.ask("inc"), "3")
 
 
 class ReleaseTest(CounterCase):

@@ -189,7 +189,7 @@ class Light:
                 except TaskError as error:
                     if error.code != "UNSUPPORTED" or not any(text in str(error) for text in texts):
                         raise AssertionError(f"{error} does not name one of {texts}") from error
-                task.resume()
+                task.go_on()
             return output + program.finish(), STEPS
 
     def measure(self, task, pid):

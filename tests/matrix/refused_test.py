@@ -59,7 +59,7 @@ class RefusedTest(unittest.TestCase):
                     task.quiesce()
                     with self.assertRaises(TaskError) as raised:
                         task.release(strategy)
-                    task.resume()
+                    task.go_on()
                     self.assertEqual(raised.exception.code, "UNSUPPORTED")
                     named = set(str(raised.exception).rpartition(": ")[2].split(", "))
                     self.assertEqual(named, {name for name, by in self.calls.items() if by == "both" or strategy == RECONSTRUCT})
