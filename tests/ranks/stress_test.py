@@ -1,0 +1,144 @@
+"""Pauses at random times of jobs whose ranks are slowed, delayed and stopped: none hangs, each commits or is given up within its
+deadline, and the results are those of an undisturbed run. Both ways to pause are counted side by side."""
+
+import contextlib
+import os
+import random
+import threading
+import time
+import unittest
+
+from stasis_ranks import RankSite, built
+
+FULL = os.environ.get("STASIS_TEST_FULL") == "1"
+SEED = int(os.environ.get("STASIS_TEST_SEED", "1"))
+PAUSES = 200 if FULL else 6  # by each protocol
+PAUSES_OF_A_JOB = 6
+PROTOCOLS = ("cut", "timeout")
+DEADLINE_S = 2.0
+# Beyond the deadline: going back, and starting ghosts, on a machine with more to do.
+SLACK_S = 20.0
+RANKS = (2, 4, 8)
+# Enough for the pauses of one job, and not for much more.
+STEPS = {"ddp_train": {2: 500, 4: 300, 8: 150}, "pipeline_train": {2: 300, 4: 150, 8: 80}, "tp_train": {2: 500, 4: 300, 8: 150}}
+# What else happens to a rank, and how often of ten times: nothing; stopped just before; stopped meanwhile; stopped meanwhile for
+# longer than the deadline.
+DISTURBANCES = ("none",) * 4 + ("delayed",) * 3 + ("stopped",) * 2 + ("held",)
+
+
+class Tally:
+    """How pauses by one protocol have ended."""
+
+    def __init__(self):
+        self.committed = {name: 0 for name in dict.fromkeys(DISTURBANCES)}
+        self.given_up = dict(self.committed)
+        self.longest = 0.0
+
+    def pauses(self):
+        return sum(self.committed.values()) + sum(self.given_up.values())
+
+    def add(self, disturbance, committed, seconds):
+        (self.committed if committed else self.given_up)[disturbance] += 1
+        self.longest = max(self.longest, seconds)
+
+    def row(self, protocol):
+        # A rank that is stopped for longer than the deadline cannot be paused within it by anything.
+        usual = [name for name in self.committed if name != "held"]
+        committed = sum(self.committed[name] for name in usual)
+        pauses = committed + sum(self.given_up[name] for name in usual)
+        details = ", ".join(f"{name} {self.committed[name]}/{self.committed[name] + self.given_up[name]}"
+                            for name in self.committed)
+        return (f"{protocol:8} committed at the first try {committed}/{pauses} ({100 * committed / max(pauses, 1):.1f} %); "
+                f"longest {self.longest:.2f} s; {details}")
+
+
+class Disturber:
+    """What happens to one rank of a job around one pause."""
+
+    def __init__(self, job, chance):
+        self.job = job
+        self.kind = chance.choice(DISTURBANCES)
+        self.rank = chance.randrange(len(job.ranks))
+        self.before = chance.random() * 0.2
+        self.after = chance.random() * 0.1
+        self.length = DEADLINE_S + 1 if self.kind == "held" else 0.05 + chance.random() * 0.4
+        self.thread = threading.Thread(target=self._meanwhile)
+
+    def __enter__(self):
+        if self.kind == "delayed":
+            self._stop_for(self.before)
+        if self.kind in ("stopped", "held"):
+            self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        if self.thread.ident is not None:
+            self.thread.join()
+
+    def _meanwhile(self):
+        time.sleep(self.after)
+        self._stop_for(self.length)
+
+    def _stop_for(self, seconds):
+        with contextlib.suppress(ProcessLookupError):  # it may have come to its end
+            self.job.stop(self.rank)
+            time.sleep(seconds)
+            self.job.go_on(self.rank)
+
+
+class Stress(unittest.TestCase):
+    def setUp(self):
+        self.tallies = {protocol: Tally() for protocol in PROTOCOLS}
+
+    def pause(self, job, chance, protocol):
+        time.sleep(chance.random() * 0.3)
+        with Disturber(job, chance) as disturber:
+            begin = time.monotonic()
+            status, answer = job.call("pause", "--pause-protocol", protocol, "--attempts", 1, "--deadline", f"{DEADLINE_S}s")
+            seconds = time.monotonic() - begin
+        if status != 0 and not job.alive():
+            return False
+        self.assertLess(seconds, DEADLINE_S + SLACK_S, answer)
+        if status != 0:
+            self.assertIn(answer["code"], ("TIMEOUT", "FAILED_PRECONDITION"), answer)
+            self.assertIn(answer["left"], ("rolled-back", "unchanged"), answer)
+        self.tallies[protocol].add(disturber.kind, status == 0, seconds)
+        if status == 0:
+            job.verb("resume")
+        return True
+
+    def disturb(self, job, chance):
+        """Pauses by both protocols in turn until enough, or until the job has come to its end."""
+        job.ranks[0].wait_for_output("step 1 ")
+        for _ in range(PAUSES_OF_A_JOB):
+            protocol = min(PROTOCOLS, key=lambda name: self.tallies[name].pauses())
+            if self.tallies[protocol].pauses() >= PAUSES or not self.pause(job, chance, protocol):
+                return
+
+    def check_job(self, site, number, chance):
+        sample, ranks = ("ddp_train", "pipeline_train", "tp_train")[number % 3], RANKS[(number + number // 3) % 3]
+        steps = str(STEPS[sample][ranks])
+        command = [built(os.path.join("samples", sample)), "--steps", steps, "--pace-ms", chance.choice(("0", "2", "10")),
+                   "--log-every", "5"]
+        expected = site.node.run(*command, "--reference", "--ranks", str(ranks))
+        self.assertEqual(expected.returncode, 0, expected.stderr)
+        with self.subTest(job=number, seed=SEED, command=command, ranks=ranks):
+            job = site.start_ranks(f"job{number}", ranks, *command)
+            self.disturb(job, chance)
+            self.assertEqual(job.wait(), [0] * ranks, job.lines())
+            self.assertEqual(job.lines(), sorted(expected.stdout.splitlines()))
+
+    def test_none_hangs_and_the_results_are_the_same(self):
+        number = 0
+        with RankSite("--gpus", "8", "--memory", "256MiB") as site:
+            while min(tally.pauses() for tally in self.tallies.values()) < PAUSES:
+                self.check_job(site, number, random.Random(SEED * 1000 + number))
+                number += 1
+            self.assertEqual(site.memory_in_the_end(), [0] * 8)
+        print(f"seed {SEED}, {number} jobs, deadline {DEADLINE_S} s")
+        for protocol, tally in self.tallies.items():
+            print(tally.row(protocol))
+
+
+if __name__ == "__main__":
+    unittest.main()
