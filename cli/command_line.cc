@@ -153,7 +153,9 @@ void CommandLine::AddRun() {
 }
 
 void CommandLine::AddGhostVerbs() {
-  auto task = [this](CLI::App* verb) { verb->add_option("NAME", options_.name, "the task")->required(); };
+  auto task = [this](CLI::App* verb) {
+    verb->add_option("NAME", options_.name, "the task or job")->required();
+  };
   auto deadline = [this](CLI::App* verb) {
     verb->add_option("--deadline", deadline_,
                      "give up and leave the task as it is after this time (default 30s)")
@@ -164,6 +166,18 @@ void CommandLine::AddGhostVerbs() {
                      "let it run on for up to this time, to stop it where it holds least active memory")
         ->type_name("TIME");
   };
+  auto protocol = [this](CLI::App* verb) {
+    verb->add_option(
+            "--pause-protocol", options_.pause_protocol,
+            "how ranks with NCCL communicators are stopped: cut (default: where nobody waits for anybody), "
+            "timeout (anywhere, and on again when that has not worked by the deadline)")
+        ->check(CLI::IsMember({"cut", "timeout"}))
+        ->type_name("RULE");
+    verb->add_option("--attempts", options_.attempts,
+                     "of a job: how often to try before the deadline of the last one is over (default 3)")
+        ->check(CLI::Range(1, 1000))
+        ->type_name("N");
+  };
   auto gpus = [this](CLI::App* verb, const char* what) {
     return verb->add_option("--gpus", gpus_, what)->type_name("LIST");
   };
@@ -171,6 +185,7 @@ void CommandLine::AddGhostVerbs() {
   task(pause);
   deadline(pause);
   wait_low(pause);
+  protocol(pause);
   pause->add_option("--residency", options_.residency, "where its GPU memory stays: device, host, disk")
       ->check(CLI::IsMember({"device", "host", "disk"}))
       ->type_name("WHERE");
@@ -187,6 +202,7 @@ void CommandLine::AddGhostVerbs() {
   task(checkpoint);
   deadline(checkpoint);
   wait_low(checkpoint);
+  protocol(checkpoint);
   checkpoint
       ->add_option("--snapshot", options_.snapshot,
                    "second copy that is written while it runs on: auto, device, host; off: write it while it "
@@ -207,15 +223,21 @@ void CommandLine::AddGhostVerbs() {
   checkpoint->add_flag("--stop", options_.stop, "end the task once the image is complete");
 
   CLI::App* restore = AddVerb("restore", "bring a task back from an image", kRestoreFooter);
-  restore->add_option("IMAGE", options_.target, "the task, TASK/ID, or the path of an image")->required();
+  restore->add_option("IMAGE", options_.target, "the task or job, NAME/ID, or the path of an image")
+      ->required();
   deadline(restore);
   gpus(restore, "GPUs to go on with, one for each that the program sees (default: where it was)");
+  restore
+      ->add_option("--nodes", options_.nodes,
+                   "of a job: other places for its ranks, as a JSON file (docs/cli.md)")
+      ->type_name("FILE");
   restore->add_flag("-d,--detach", options_.detach, "do not follow the task");
 
   CLI::App* migrate =
       AddVerb("migrate", "move a running task to other GPUs", "Example:\n  stasis migrate train --gpus 1");
   task(migrate);
   deadline(migrate);
+  protocol(migrate);
   gpus(migrate, "GPUs to move to, one for each that the program sees")->required();
 
   CLI::App* cancel = AddVerb("cancel", "end a task, running or paused, or give up an operation on it",

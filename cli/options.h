@@ -33,16 +33,15 @@ struct Options {
   std::optional<Duration> deadline;
   std::optional<Duration> grace;
   std::optional<Duration> wait_low;
-  // of jobs
-  std::string pause_protocol = "cut";
-  int attempts = 3;
   std::string snapshot = "auto";
   std::string device_hash = "auto";
   int snapshot_host_share = 50;  // percent
   bool no_freeze = false;
   bool stop = false;
   bool operation = false;
-  std::string target;  // of restore, images: a task, TASK/IMAGE, or the path of an image
+  int attempts = 0;            // 0: not given
+  std::string pause_protocol;  // "": not given
+  std::string target;          // of restore, images: a task, TASK/IMAGE, or the path of an image
 
   std::string images_verb;          // ls, show, ...
   std::vector<std::string> images;  // images rm

@@ -23,6 +23,16 @@ std::string BlockerText(const Json& blocker) {
   return text;
 }
 
+std::string LeftText(const Json& failure) {
+  const char* what = failure.contains("job") ? "job" : "task";
+  std::string left = TextField(failure, "left");
+  if (left == "rolled-back") return fmt::format("  the {} is as it was before\n", what);
+  if (left == "paused") return fmt::format("  the {} is paused; nothing is lost\n", what);
+  if (left == "lost") return fmt::format("  the {} is lost; its last image can be restored\n", what);
+  if (left == "in-doubt") return "  ranks stand still, as it is not known what the others do; nothing is lost\n";
+  return "";
+}
+
 }  // namespace
 
 std::string SizeText(uint64_t bytes) {
@@ -161,10 +171,7 @@ void Reporter::PrintFailure(const Json& failure) {
   if (blockers != failure.end() && blockers->is_array()) {
     for (const Json& blocker : *blockers) text += BlockerText(blocker);
   }
-  std::string left = TextField(failure, "left");
-  if (left == "rolled-back") text += "  the task is as it was before\n";
-  if (left == "paused") text += "  the task is still paused; nothing is lost\n";
-  if (left == "lost") text += "  the task is lost; its last image can be restored\n";
+  text += LeftText(failure);
   std::string remedy = TextField(failure, "remedy");
   if (!remedy.empty()) text += "  " + remedy + "\n";
   for (const std::string& note : TextsField(failure, "notes")) text += "  note: " + note + "\n";

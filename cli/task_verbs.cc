@@ -5,6 +5,8 @@
 #include "cli/foreground.h"
 #include "cli/ghost_client.h"
 #include "cli/image_names.h"
+#include "cli/job.h"
+#include "cli/job_verbs.h"
 #include "cli/values.h"
 #include "cli/verbs.h"
 
@@ -26,6 +28,7 @@ Json Request(const Options& options, const char* verb) {
     request["wait_low_ms"] = std::chrono::duration_cast<std::chrono::milliseconds>(*options.wait_low).count();
   }
   if (!options.gpus.empty()) request["gpus"] = options.gpus;
+  if (!options.pause_protocol.empty()) request["pause_protocol"] = options.pause_protocol;
   return request;
 }
 
@@ -43,11 +46,14 @@ Result<Answer> Ask(const TaskPaths& paths, const Json& request, SignalSource& si
 }
 
 // Asks before a ghost is started whether there is such a task at all.
-Result<TaskView> FindTask(const std::string& name, Context& context) {
+Result<TaskFacts> FindTask(const std::string& name, Context& context) {
   RETURN_IF_ERROR(CheckTaskName(name));
   context.reporter.set_task(name);
-  ASSIGN_OR_RETURN(TaskFacts facts, ReadTaskFacts(TaskPaths(context.folders, name)));
-  return DeriveCondition(facts);
+  return ReadTaskFacts(TaskPaths(context.folders, name));
+}
+
+int FailRank(const Status& alone, const Json& task, const Options& options, Context& context) {
+  return context.reporter.Fail(alone, RankRemedy(task, options.verb));
 }
 
 int FailUnknown(const Status& status, Context& context) {
@@ -72,9 +78,14 @@ std::string Bytes(const Json& result, const char* key) {
 using Describe = std::string (*)(const std::string& name, const Json& result);
 
 int AskAndReport(const Options& options, const Json& request, Describe describe, Context& context) {
-  Result<TaskView> view = FindTask(options.name, context);
-  if (!view.ok()) return FailUnknown(view.status(), context);
-  if (!IsLive(view->condition)) return FailEnded(options.name, *view, context);
+  Status plain = CheckNoJobOptions(options);
+  if (!plain.ok()) return context.reporter.Fail(plain);
+  Result<TaskFacts> facts = FindTask(options.name, context);
+  if (!facts.ok()) return FailUnknown(facts.status(), context);
+  Status alone = RefuseRank(TaskPaths(context.folders, options.name), facts->task, options.verb);
+  if (!alone.ok()) return FailRank(alone, facts->task, options, context);
+  TaskView view = DeriveCondition(*facts);
+  if (!IsLive(view.condition)) return FailEnded(options.name, view, context);
   Result<SignalSource> signals = SignalSource::Create();
   if (!signals.ok()) return context.reporter.Fail(signals.status());
   Result<Answer> answer = Ask(TaskPaths(context.folders, options.name), request, *signals, context);
@@ -128,6 +139,7 @@ int StayWithRestored(const TaskPaths& paths, const Json& result, TaskFollower& f
 }  // namespace
 
 int PauseVerb(const Options& options, Context& context) {
+  if (IsJob(context.folders, options.name)) return JobPauseVerb(options, context);
   Json request = Request(options, "pause");
   request["residency"] = options.residency;
   if (options.no_freeze) request["freeze"] = false;
@@ -135,10 +147,12 @@ int PauseVerb(const Options& options, Context& context) {
 }
 
 int ResumeVerb(const Options& options, Context& context) {
+  if (IsJob(context.folders, options.name)) return JobResumeVerb(options, context);
   return AskAndReport(options, Request(options, "resume"), DescribeResume, context);
 }
 
 int CheckpointVerb(const Options& options, Context& context) {
+  if (IsJob(context.folders, options.name)) return JobCheckpointVerb(options, context);
   Json request = Request(options, "checkpoint");
   if (options.stop) request["stop"] = true;
   request["snapshot"] = options.snapshot;
@@ -148,10 +162,12 @@ int CheckpointVerb(const Options& options, Context& context) {
 }
 
 int MigrateVerb(const Options& options, Context& context) {
+  if (IsJob(context.folders, options.name)) return JobMigrateVerb(options, context);
   return AskAndReport(options, Request(options, "migrate"), DescribeMigrate, context);
 }
 
 int CancelVerb(const Options& options, Context& context) {
+  if (IsJob(context.folders, options.name)) return JobCancelVerb(options, context);
   Json request = {{"verb", "cancel"}, {"what", options.operation ? "operation" : "task"}};
   if (options.grace) {
     request["grace_ms"] = std::chrono::duration_cast<std::chrono::milliseconds>(*options.grace).count();
@@ -163,9 +179,14 @@ int RestoreVerb(const Options& options, Context& context) {
   Reporter& reporter = context.reporter;
   Result<ImageName> choice = ParseImageName(options.target, context.folders);
   if (!choice.ok()) return reporter.Fail(choice.status());
-  Result<TaskView> view = FindTask(choice->task, context);
-  if (!view.ok()) return FailUnknown(view.status(), context);
+  if (IsJob(context.folders, choice->task)) return JobRestoreVerb(*choice, options, context);
+  Status plain = CheckNoJobOptions(options);
+  if (!plain.ok()) return reporter.Fail(plain);
+  Result<TaskFacts> facts = FindTask(choice->task, context);
+  if (!facts.ok()) return FailUnknown(facts.status(), context);
   TaskPaths paths(context.folders, choice->task);
+  Status alone = RefuseRank(paths, facts->task, options.verb);
+  if (!alone.ok()) return FailRank(alone, facts->task, options, context);
   Status made = MakeFolders(paths.ctl);
   if (!made.ok()) return reporter.Fail(made);
   Result<SignalSource> signals = SignalSource::Create();
