@@ -53,7 +53,7 @@ class Nccl(unittest.TestCase):
         for rank, one in enumerate((job, other)):
             _, answer = one.refused("pause")
             self.assertEqual(answer["code"], "UNSUPPORTED", answer)
-            self.assertIn(f"rank {rank} of 2: the other ranks are in other processes", answer["message"])
+            self.assertIn(f"rank {1 - rank} of 2 is in none of the processes that are paused", answer["message"])
             self.assertIn("ncclCommInit", answer["message"])
             self.assertTrue(one.alive())
 
