@@ -4,7 +4,7 @@
 
 . "$STASIS_ROOT/scripts/lib/criu.sh"
 
-NAMES="softgpu overhead pause store image libs sched"
+NAMES="softgpu overhead pause store image libs sched multirank"
 case "${1:-}" in
   -h|--help|"")
     cat <<HELP
@@ -22,6 +22,8 @@ usage: scripts/bench.sh NAME   (one of: $NAMES all)
             an image, and how long 64 handles take to come back
   sched     scheduling policies on the Philly trace (STASIS_TRACES: its folder; else a generated one) beside the artifact of
             Astraea, and the time of one decision
+  multirank jobs of 1, 2, 4 and 8 ranks of ddp_train: standstill, bytes copied off the devices, written, read and fanned out,
+            beside as many tasks that know nothing of each other
 Alternates what it compares, reports medians and spreads, and writes build/bench/NAME.json.
 HELP
     [ $# -gt 0 ] && exit 0 || exit 2 ;;
@@ -45,6 +47,8 @@ targets_of() {
     libs) echo stasis_shim stasis stasis-init stasis-ghost softgpud softgpu-smi softgpu_cuda softgpu_cudart softgpu_cublas \
       softgpu_cublaslt softgpu_cudnn sample_gpt_train sample_cnn_train program_libraries library_call_cost ;;
     sched) echo stasis-sim decision_bench ;;
+    multirank) echo stasis_shim stasis stasis-init stasis-ghost softgpud softgpu-smi softgpu_cuda softgpu_cudart softgpu_nccl \
+      sample_ddp_train ;;
   esac
 }
 
