@@ -46,10 +46,10 @@ const char* RankStandName(RankStand stand) {
 
 RankStand StandOf(const Json& status) {
   if (!Text(status, "operation").empty()) return RankStand::kBusy;
-  std::string phase = Text(status, "phase");
-  if (phase == "absent") return RankStand::kEnded;
-  if (Text(status, "state") == "in-doubt") return RankStand::kInDoubt;
-  return phase == "running" ? RankStand::kRunning : RankStand::kPaused;
+  std::string phase = Text(status, "phase"), state = Text(status, "state");
+  if (phase == "absent" || state == "ended") return RankStand::kEnded;
+  if (state == "in-doubt") return RankStand::kInDoubt;
+  return phase == "running" || state == "running" ? RankStand::kRunning : RankStand::kPaused;
 }
 
 std::vector<int> RanksAt(const std::vector<RankStand>& stands, RankStand stand) {
