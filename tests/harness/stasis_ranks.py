@@ -1,8 +1,11 @@
-"""Jobs of several ranks under `stasis run --ranks`, each rank a task of its own."""
+"""Jobs of several ranks under `stasis`: each rank a task of its own (`stasis run --ranks`), or all of them in one tree, started
+by a launcher."""
 
+import contextlib
 import os
 import signal
 import subprocess
+import sys
 
 from softgpu import built, die_with_parent
 from stasis_job import GIVE_UP_SECONDS, Job, Site, VerbFailed
@@ -16,12 +19,20 @@ class RankSite(Site):
         self.ok("run", "--detach", "--name", name, "--device", "soft", "--ranks", ranks, *options, "--", *program, **extra)
         return RankJob(self, name, ranks)
 
+    def start_tree(self, name, ranks, *program, options=(), **extra):
+        """Starts a detached task in which a launcher starts the ranks."""
+        launcher = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rank_launcher.py")
+        self.start(name, sys.executable, "-B", launcher, str(ranks), *program, options=options, **extra)
+        return RankTree(self, name, ranks)
 
-class RankJob:
-    def __init__(self, site, name, ranks):
+
+class Ranks:
+    """What both kinds of job have; pid() tells the process of a rank."""
+
+    def __init__(self, site, name, count):
         self.site = site
         self.name = name
-        self.ranks = [Job(site, f"{name}.{rank}") for rank in range(ranks)]
+        self.count = count
 
     def verb(self, verb, *arguments, **extra):
         """A verb on all ranks, which must succeed: its answer."""
@@ -38,20 +49,6 @@ class RankJob:
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                 preexec_fn=die_with_parent)
 
-    def alive(self):
-        return all(rank.alive() for rank in self.ranks)
-
-    def lines(self):
-        """What all ranks have printed, sorted."""
-        return sorted(line for rank in self.ranks for line in rank.output().splitlines())
-
-    def wait(self, timeout=GIVE_UP_SECONDS):
-        """The exit status of each rank, by rank."""
-        return [rank.wait(timeout) for rank in self.ranks]
-
-    def pid(self, rank):
-        return self.ranks[rank].process()["pid"]
-
     def stop(self, rank):
         """As `kill -STOP` of one rank's program does."""
         os.kill(self.pid(rank), signal.SIGSTOP)
@@ -63,4 +60,58 @@ class RankJob:
         os.kill(self.pid(rank), signal.SIGKILL)
 
 
-__all__ = ["Job", "RankJob", "RankSite", "VerbFailed", "built"]
+class RankJob(Ranks):
+    def __init__(self, site, name, count):
+        super().__init__(site, name, count)
+        self.ranks = [Job(site, f"{name}.{rank}") for rank in range(count)]
+
+    def alive(self):
+        """All of them are."""
+        return all(rank.alive() for rank in self.ranks)
+
+    def lines(self):
+        """What all ranks have printed, sorted."""
+        return sorted(line for rank in self.ranks for line in rank.output().splitlines())
+
+    def wait(self, timeout=GIVE_UP_SECONDS):
+        """The first exit status that is not 0."""
+        return next(filter(None, [rank.wait(timeout) for rank in self.ranks]), 0)
+
+    def wait_for_output(self, text):
+        """Of rank 0."""
+        self.ranks[0].wait_for_output(text)
+
+    def pid(self, rank):
+        return self.ranks[rank].process()["pid"]
+
+
+class RankTree(Ranks):
+    def __init__(self, site, name, count):
+        super().__init__(site, name, count)
+        self.task = Job(site, name)
+
+    def alive(self):
+        return self.task.alive()
+
+    def lines(self):
+        return sorted(self.task.output().splitlines())
+
+    def wait(self, timeout=GIVE_UP_SECONDS):
+        return self.task.wait(timeout)
+
+    def wait_for_output(self, text):
+        self.task.wait_for_output(text)
+
+    def pid(self, rank):
+        """By the environment that the launcher has given it."""
+        launcher = self.task.process()["pid"]
+        with contextlib.suppress(FileNotFoundError):
+            with open(f"/proc/{launcher}/task/{launcher}/children", encoding="ascii") as children:
+                for pid in map(int, children.read().split()):
+                    with open(f"/proc/{pid}/environ", "rb") as environment:
+                        if f"RANK={rank}".encode() in environment.read().split(b"\0"):
+                            return pid
+        raise ProcessLookupError(f"{self.name} has no rank {rank}")
+
+
+__all__ = ["Job", "RankJob", "RankSite", "RankTree", "VerbFailed", "built"]

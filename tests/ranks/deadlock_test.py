@@ -60,7 +60,7 @@ class Deadlock(unittest.TestCase):
 
     def check_end(self):
         self.halves.end()
-        self.assertEqual(self.job.wait(), [0, 0], self.job.lines())
+        self.assertEqual(self.job.wait(), 0, self.job.lines())
         self.assertEqual(self.job.lines(), RESULT)
 
     def test_the_cut_lets_the_message_through(self):

@@ -14,11 +14,13 @@ FULL = os.environ.get("STASIS_TEST_FULL") == "1"
 SEED = int(os.environ.get("STASIS_TEST_SEED", "1"))
 PAUSES = 200 if FULL else 6  # by each protocol
 PAUSES_OF_A_JOB = 6
-PROTOCOLS = ("cut", "timeout")
-DEADLINE_S = 2.0
+DEADLINE_S = 5.0
 # Beyond the deadline: going back, and starting ghosts, on a machine with more to do.
 SLACK_S = 20.0
 RANKS = (2, 4, 8)
+# A rank has come to its end meanwhile.
+ENDED = ("PEER_DIED", "NOT_FOUND")
+SAMPLES = ("ddp_train", "pipeline_train", "tp_train")
 # Enough for the pauses of one job, and not for much more.
 STEPS = {"ddp_train": {2: 500, 4: 300, 8: 150}, "pipeline_train": {2: 300, 4: 150, 8: 80}, "tp_train": {2: 500, 4: 300, 8: 150}}
 # What else happens to a rank, and how often of ten times: nothing; stopped just before; stopped meanwhile; stopped meanwhile for
@@ -58,7 +60,7 @@ class Disturber:
     def __init__(self, job, chance):
         self.job = job
         self.kind = chance.choice(DISTURBANCES)
-        self.rank = chance.randrange(len(job.ranks))
+        self.rank = chance.randrange(job.count)
         self.before = chance.random() * 0.2
         self.after = chance.random() * 0.1
         self.length = DEADLINE_S + 1 if self.kind == "held" else 0.05 + chance.random() * 0.4
@@ -87,45 +89,56 @@ class Disturber:
 
 
 class Stress(unittest.TestCase):
+    """Each rank is a task."""
+
+    protocols = ("cut", "timeout")
+
     def setUp(self):
-        self.tallies = {protocol: Tally() for protocol in PROTOCOLS}
+        self.tallies = {protocol: Tally() for protocol in self.protocols}
+
+    def start(self, site, number, ranks, command):
+        return site.start_ranks(f"job{number}", ranks, *command)
+
+    def options(self, protocol):
+        return ["--pause-protocol", protocol, "--attempts", 1]
 
     def pause(self, job, chance, protocol):
+        """False when the job has come to its end."""
         time.sleep(chance.random() * 0.3)
         with Disturber(job, chance) as disturber:
             begin = time.monotonic()
-            status, answer = job.call("pause", "--pause-protocol", protocol, "--attempts", 1, "--deadline", f"{DEADLINE_S}s")
+            status, answer = job.call("pause", "--deadline", f"{DEADLINE_S}s", *self.options(protocol))
             seconds = time.monotonic() - begin
-        if status != 0 and not job.alive():
+        if status != 0 and (answer["code"] in ENDED or not job.alive()):
             return False
         self.assertLess(seconds, DEADLINE_S + SLACK_S, answer)
         if status != 0:
             self.assertIn(answer["code"], ("TIMEOUT", "FAILED_PRECONDITION"), answer)
             self.assertIn(answer["left"], ("rolled-back", "unchanged"), answer)
+            print(f"seed {SEED} {job.name} {protocol} {disturber.kind}: {answer['message']} {answer.get('blockers', '')}", flush=True)
         self.tallies[protocol].add(disturber.kind, status == 0, seconds)
         if status == 0:
             job.verb("resume")
         return True
 
     def disturb(self, job, chance):
-        """Pauses by both protocols in turn until enough, or until the job has come to its end."""
-        job.ranks[0].wait_for_output("step 1 ")
+        """Pauses by all protocols in turn until enough, or until the job has come to its end."""
+        job.wait_for_output("step ")
         for _ in range(PAUSES_OF_A_JOB):
-            protocol = min(PROTOCOLS, key=lambda name: self.tallies[name].pauses())
+            protocol = min(self.protocols, key=lambda name: self.tallies[name].pauses())
             if self.tallies[protocol].pauses() >= PAUSES or not self.pause(job, chance, protocol):
                 return
 
     def check_job(self, site, number, chance):
-        sample, ranks = ("ddp_train", "pipeline_train", "tp_train")[number % 3], RANKS[(number + number // 3) % 3]
-        steps = str(STEPS[sample][ranks])
-        command = [built(os.path.join("samples", sample)), "--steps", steps, "--pace-ms", chance.choice(("0", "2", "10")),
-                   "--log-every", "5"]
+        sample, ranks = SAMPLES[number % len(SAMPLES)], RANKS[(number + number // 3) % len(RANKS)]
+        command = [built(os.path.join("samples", sample)), "--steps", str(STEPS[sample][ranks]), "--log-every", "5",
+                   "--pace-ms", chance.choice(("0", "2", "10"))]
         expected = site.node.run(*command, "--reference", "--ranks", str(ranks))
         self.assertEqual(expected.returncode, 0, expected.stderr)
         with self.subTest(job=number, seed=SEED, command=command, ranks=ranks):
-            job = site.start_ranks(f"job{number}", ranks, *command)
+            job = self.start(site, number, ranks, command)
             self.disturb(job, chance)
-            self.assertEqual(job.wait(), [0] * ranks, job.lines())
+            self.assertEqual(job.wait(), 0, job.lines())
             self.assertEqual(job.lines(), sorted(expected.stdout.splitlines()))
 
     def test_none_hangs_and_the_results_are_the_same(self):
@@ -135,9 +148,21 @@ class Stress(unittest.TestCase):
                 self.check_job(site, number, random.Random(SEED * 1000 + number))
                 number += 1
             self.assertEqual(site.memory_in_the_end(), [0] * 8)
-        print(f"seed {SEED}, {number} jobs, deadline {DEADLINE_S} s")
+        print(f"\n{type(self).__name__}: seed {SEED}, {number} jobs, deadline {DEADLINE_S} s")
         for protocol, tally in self.tallies.items():
             print(tally.row(protocol))
+
+
+class StressOfTrees(Stress):
+    """All ranks are in one task."""
+
+    protocols = ("cut",)
+
+    def start(self, site, number, ranks, command):
+        return site.start_tree(f"tree{number}", ranks, *command)
+
+    def options(self, protocol):
+        return []
 
 
 if __name__ == "__main__":
