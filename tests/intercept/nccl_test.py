@@ -341,8 +341,9 @@ class NcclTest(unittest.TestCase):
         self.pause_and_resume(task)
         self.assertEqual(program.end(), 0)
 
-    def test_communicators_between_processes_are_refused(self):
+    def test_communicators_between_processes_come_back(self):
         programs = [self.steps() for _ in range(2)]
+        tasks = [task for _, task in programs]
         first, second = programs[0][0], programs[1][0]
         self.assertEqual(first.main("id"), "ncclSuccess")
         second.send("take-id " + first.main("show-id"))
@@ -350,24 +351,59 @@ class NcclTest(unittest.TestCase):
         for r, (program, _) in enumerate(programs):
             program.rank(r, "open")
         first.send("init 0")
-        error = self.refusal(programs[0][1], deadline_ms=300)
-        self.assertEqual((error.code, "is still in ncclCommInitRank" in str(error)), ("TIMEOUT", True), error)
+        error = self.refusal(tasks[0], deadline_ms=300)
+        self.assertEqual((error.code, "ncclCommInitRank" in str(error)), ("TIMEOUT", True), error)
         second.send("init 1")
         for r, (program, _) in enumerate(programs):
             self.assertEqual(program.answer(f"init {r}"), "ncclSuccess")
-        for r, (program, task) in enumerate(programs):
-            error = self.refusal(task)
-            self.assertEqual(error.code, "UNSUPPORTED")
-            self.assertIn(f"ncclCommInitRank: rank {r} of 2: the other ranks are in other processes", str(error))
+        for strategy in STRATEGIES:
+            self.pause_and_resume_together(tasks, strategy)
+            for r, (program, _) in enumerate(programs):
+                program.rank(r, "fill")
+                self.assertEqual(program.rank(r, "reduce"), "ncclSuccess")
+            for r, (program, _) in enumerate(programs):
+                self.assertEqual(program.rank(r, "value"), "3")
         for r, (program, _) in enumerate(programs):
-            self.assertEqual(program.rank(r, "reduce"), "ncclSuccess")
-        for r, (program, _) in enumerate(programs):
-            self.assertEqual(program.rank(r, "value"), "3")
             program.send(f"destroy {r}")
         for r, (program, task) in enumerate(programs):
             self.assertEqual(program.answer(f"destroy {r}"), "ncclSuccess")
             self.pause_and_resume(task)
             self.assertEqual(program.end(), 0)
+
+    def pause_and_resume_together(self, tasks, strategy):
+        for rank, task in enumerate(tasks):
+            report = task.shut()
+            self.assertEqual([(r["size"], r["rank"], r["made_by"]) for r in report["ranks"]], [(2, rank, "ncclCommInitRank")])
+        for task in tasks:
+            task.drain()
+        held = []
+        for task in tasks:
+            task.give_up()
+            held.append(task.handover())
+        for task in tasks:
+            task.release(strategy)
+        for task, extents in zip(tasks, held):
+            task.attach(self.driver)
+            task.import_extents(extents)
+            task.rebuild()
+            for extent in extents:
+                extent.close()
+        comms = [task.comms() for task in tasks]
+        self.assertEqual([[(c["size"], c["ranks"], len(c["id"])) for c in each] for each in comms], [[(2, [0], 128)], [(2, [1], 0)]])
+        ids = [(comms[0][0]["comm"], comms[0][0]["id"])]
+        # One alone does not come to an end, and can try again.
+        with self.assertRaises(TaskError) as raised:
+            tasks[0].rejoin(ids, deadline_ms=200)
+        self.assertEqual((raised.exception.code, tasks[0].hello()["state"]), ("TIMEOUT", "quiesced"), raised.exception)
+        comms = tasks[0].comms()
+        ids = [(comms[0]["comm"], comms[0]["id"])]
+        joins = [threading.Thread(target=task.rejoin, args=[ids]) for task in tasks]
+        for join in joins:
+            join.start()
+        for join in joins:
+            join.join()
+        for task in tasks:
+            task.resume()
 
     def test_nothing_is_left_behind(self):
         program, task = self.two_ranks()
