@@ -40,8 +40,10 @@ int main(int argc, char** argv) {
   const bool speaks = trainer->first_rank() == 0;
   for (int step = 1; step <= config.steps; ++step) {
     trainer->Train(step);
-    if (speaks && (step % config.log_every == 0 || step == config.steps))
-      printf("step %d loss %.9g\n", step, trainer->Loss());
+    if (step % config.log_every != 0 && step != config.steps) continue;
+    // Every rank waits for it, so that none is more than these steps ahead of its device.
+    const double loss = trainer->Loss();
+    if (speaks) printf("step %d loss %.9g\n", step, loss);
   }
   int rank = trainer->first_rank();
   for (const std::vector<float>& weights : trainer->Weights()) {
