@@ -87,9 +87,13 @@ Status CheckCriuPrivileges() {
                 "checkpoint and restore need the capabilities CAP_SYS_ADMIN and CAP_SYS_PTRACE, or root");
 }
 
-Result<HeldChild> StartCriuDump(const std::string& criu, pid_t root, const std::string& images, DumpEnd end) {
+Result<HeldChild> StartCriuDump(const std::string& criu, pid_t root, const std::string& images, DumpEnd end,
+                                DumpTcp tcp) {
   std::vector<std::string> argv = CommonOptions(criu, "dump", images, images, "dump.log");
   argv.insert(argv.end(), {"-t", std::to_string(root), "--timeout", kFreezeTimeout});
+  // Without connections nothing needs to be locked; CRIU would make its table all the same.
+  argv.insert(argv.end(), {"--network-lock", tcp == DumpTcp::kConnections ? "nftables" : "skip"});
+  if (tcp == DumpTcp::kConnections) argv.push_back("--tcp-established");
   argv.push_back(end == DumpEnd::kRunning ? "--leave-running" : "--leave-stopped");
   return StartHeldChild({.argv = std::move(argv), .output = images + "/dump.log.out"});
 }
@@ -97,7 +101,8 @@ Result<HeldChild> StartCriuDump(const std::string& criu, pid_t root, const std::
 Result<HeldChild> StartCriuRestore(const std::string& criu, const std::string& images,
                                    const std::string& work, std::span<const CriuInherited> inherited) {
   std::vector<std::string> argv = CommonOptions(criu, "restore", images, work, "restore.log");
-  argv.insert(argv.end(), {"--restore-detached", "--restore-sibling", "--pidfile", work + "/pid"});
+  argv.insert(argv.end(),
+              {"--tcp-established", "--restore-detached", "--restore-sibling", "--pidfile", work + "/pid"});
   std::vector<int> fds;
   for (const CriuInherited& file : inherited) {
     fds.push_back(file.fd.get());

@@ -17,6 +17,7 @@
 #include "base/fd.h"
 #include "base/status.h"
 #include "ghost/child.h"
+#include "ghost/tcp.h"
 
 namespace stasis {
 
@@ -35,11 +36,15 @@ Result<std::string> CriuVersion(const std::string& criu);
 // kPermissionDenied when this process lacks the capabilities to dump and restore.
 Status CheckCriuPrivileges();
 
+// Whether connections are dumped. Their packets are dropped meanwhile, by nftables in the network namespace
+// of the caller; that namespace must be the tree's.
+enum class DumpTcp { kNone, kConnections };
 // How the tree is left by a dump that succeeds. After one that fails it always runs.
 enum class DumpEnd { kRunning, kStopped };
 // Starts `criu dump` of the tree below `root` into the folder `images`; the log is images/dump.log. Wait for
 // it with WaitChild(), and never kill it: a dump that is killed leaves the tree with foreign code in it.
-Result<HeldChild> StartCriuDump(const std::string& criu, pid_t root, const std::string& images, DumpEnd end);
+Result<HeldChild> StartCriuDump(const std::string& criu, pid_t root, const std::string& images, DumpEnd end,
+                                DumpTcp tcp);
 // What takes the place of everything that processes of the dump had open as `path`.
 struct CriuInherited {
   std::string path;  // absolute
@@ -63,6 +68,13 @@ struct CriuFile {
 };
 // From the bytes of the dump's files.img; kCorrupt for anything malformed.
 Result<std::vector<CriuFile>> ParseCriuFiles(std::span<const std::byte> image);
+
+struct CriuTcp {
+  TcpSocket socket;  // without `unaccepted`
+  bool reuse_address = false;
+};
+// Every TCP socket, from the same bytes.
+Result<std::vector<CriuTcp>> ParseCriuTcp(std::span<const std::byte> image);
 
 }  // namespace stasis
 

@@ -10,8 +10,6 @@
 namespace stasis {
 namespace {
 
-constexpr uint32_t kFilesMagic = 0x56303138;
-
 // True for what has a size, as regular files have, or is appended to.
 bool ReadRegular(std::span<const std::byte> bytes, CriuFile* file, bool* ok) {
   bool appends = false;
@@ -39,7 +37,7 @@ bool ReadRegular(std::span<const std::byte> bytes, CriuFile* file, bool* ok) {
 
 Result<std::vector<CriuFile>> ParseCriuFiles(std::span<const std::byte> image) {
   std::vector<CriuFile> files;
-  RETURN_IF_ERROR(ForCriuEntries(image, kFilesMagic, [&](std::span<const std::byte> entry) {
+  RETURN_IF_ERROR(ForCriuEntries(image, kCriuFilesMagic, [&](std::span<const std::byte> entry) {
                     Wire wire(entry);
                     bool ok = true;
                     while (ok && !wire.empty()) {

@@ -75,6 +75,11 @@ class ImageBuilder {
     Word(static_cast<uint32_t>(entry.size()));
     bytes_ += entry;
   }
+  void Socket(const std::string& socket) {
+    std::string entry = Number(1, 2) + Number(2, 8) + Bytes(4, socket);
+    Word(static_cast<uint32_t>(entry.size()));
+    bytes_ += entry;
+  }
   std::string& bytes() { return bytes_; }
   Result<std::vector<CriuFile>> Parse() const { return ParseCriuFiles(std::as_bytes(std::span(bytes_))); }
 
@@ -98,6 +103,44 @@ TEST(CriuFilesTest, SizesAndPositionsAreRead) {
   EXPECT_FALSE((*files)[1].writable);
   EXPECT_FALSE((*files)[2].sized);
   EXPECT_EQ((*files)[2].position, 500u);
+}
+
+// An inet_sk_entry with addresses of `family` and one word each, or four.
+std::string InetSocket(int family, int state, const std::vector<uint32_t>& local, uint64_t local_port,
+                       const std::vector<uint32_t>& remote, uint64_t remote_port) {
+  using B = ImageBuilder;
+  std::string socket = B::Number(1, 8) + B::Number(2, 99) + B::Number(3, static_cast<uint64_t>(family)) +
+                       B::Number(4, 1) + B::Number(5, 6) + B::Number(6, static_cast<uint64_t>(state)) +
+                       B::Number(7, local_port) + B::Number(8, remote_port);
+  for (uint32_t word : local) socket += B::Number(11, word);
+  for (uint32_t word : remote) socket += B::Number(12, word);
+  return socket + B::Bytes(14, B::Number(1, 4096) + B::Number(7, 1));
+}
+
+TEST(CriuFilesTest, TcpSocketsAreRead) {
+  ImageBuilder image;
+  image.Regular("tmp/data", 2, 5, 1000);
+  image.Socket(InetSocket(2, 1, {0x0100007f}, 80, {0x0200000a}, 40000));
+  image.Socket(InetSocket(10, 10, {0, 0, 0, 0}, 81, {0, 0, 0, 0}, 0));
+  Result<std::vector<CriuTcp>> sockets = ParseCriuTcp(std::as_bytes(std::span(image.bytes())));
+  ASSERT_TRUE(sockets.ok()) << sockets.status().ToString();
+  ASSERT_EQ(sockets->size(), 2u);
+  EXPECT_EQ((*sockets)[0].socket.inode, 99u);
+  EXPECT_EQ((*sockets)[0].socket.local.Text(), "127.0.0.1:80");
+  EXPECT_EQ((*sockets)[0].socket.remote.Text(), "10.0.0.2:40000");
+  EXPECT_TRUE((*sockets)[0].reuse_address);
+  EXPECT_EQ((*sockets)[1].socket.local.Text(), "[::]:81");
+  EXPECT_EQ((*sockets)[1].socket.state, TcpState::kListening);
+}
+
+TEST(CriuFilesTest, ASocketThatMakesNoSenseIsCorrupt) {
+  for (const std::string& socket :
+       {InetSocket(2, 0, {1}, 80, {1}, 1), InetSocket(2, 12, {1}, 80, {1}, 1),
+        InetSocket(2, 1, {1}, 70000, {1}, 1), InetSocket(10, 1, {1}, 80, {1}, 1)}) {
+    ImageBuilder image;
+    image.Socket(socket);
+    EXPECT_EQ(ParseCriuTcp(std::as_bytes(std::span(image.bytes()))).status().code(), StatusCode::kCorrupt);
+  }
 }
 
 TEST(CriuFilesTest, EveryCutIsAnErrorOrAWholeNumberOfEntries) {

@@ -5,8 +5,6 @@
 namespace stasis {
 namespace {
 
-constexpr uint32_t kCommonMagic = 0x54564319;
-
 uint32_t Word(std::span<const std::byte> bytes) {
   uint32_t word;
   std::memcpy(&word, bytes.data(), sizeof word);
@@ -17,7 +15,7 @@ uint32_t Word(std::span<const std::byte> bytes) {
 
 Status ForCriuEntries(std::span<const std::byte> image, uint32_t magic,
                       const std::function<bool(std::span<const std::byte>)>& entry) {
-  if (image.size() < 8 || Word(image) != kCommonMagic || Word(image.subspan(4)) != magic)
+  if (image.size() < 8 || Word(image) != kCriuCommonMagic || Word(image.subspan(4)) != magic)
     return Status(StatusCode::kCorrupt, "this is no such image of CRIU");
   image = image.subspan(8);
   while (!image.empty()) {

@@ -76,6 +76,9 @@ inline Field NextField(Wire& wire, bool* ok) {
   return field;
 }
 
+inline constexpr uint32_t kCriuCommonMagic = 0x54564319;
+inline constexpr uint32_t kCriuFilesMagic = 0x56303138;
+
 // Calls entry(message) for each entry of an image with this second magic word; false says that the message
 // cannot be read. kCorrupt for anything malformed.
 Status ForCriuEntries(std::span<const std::byte> image, uint32_t magic,

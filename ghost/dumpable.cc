@@ -4,7 +4,6 @@
 #include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
 #include <linux/unix_diag.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -15,9 +14,9 @@
 #include <cstring>
 #include <map>
 #include <set>
-#include <sstream>
 
 #include "base/files.h"
+#include "ghost/dumpable_tcp.h"
 #include "ghost/proc.h"
 
 namespace stasis {
@@ -40,40 +39,6 @@ Inode InodeIn(const std::string& target, const char* prefix) {
 
 bool IsDeleted(const std::string& target) { return target.ends_with(" (deleted)"); }
 bool IsMemfd(const std::string& target) { return target.starts_with("/memfd:"); }
-
-// Inodes of established TCP connections in the network namespace of `pid`, with the peer's address as /proc
-// shows it.
-void ReadTcp(pid_t pid, const char* table, std::map<Inode, std::string>* connections) {
-  constexpr char kListen[] = "0A", kTimeWait[] = "06", kClosed[] = "07";
-  Result<std::string> text = ReadFile("/proc/" + std::to_string(pid) + "/net/" + table, 256 << 20);
-  if (!text.ok()) return;
-  std::istringstream lines(*text);
-  std::string line;
-  std::getline(lines, line);
-  while (std::getline(lines, line)) {
-    std::istringstream in(line);
-    std::string slot, local, remote, state, skipped;
-    in >> slot >> local >> remote >> state;
-    for (int field = 5; field < 10; ++field) in >> skipped;
-    Inode inode = 0;
-    in >> inode;
-    if (inode != 0 && state != kListen && state != kTimeWait && state != kClosed)
-      (*connections)[inode] = remote;
-  }
-}
-
-// "0100007F:1F90" of /proc/net/tcp -> "127.0.0.1:8080"; IPv6 stays as it is but for the port.
-std::string AddressText(const std::string& raw) {
-  size_t colon = raw.find(':');
-  if (colon == std::string::npos) return raw;
-  std::string port = std::to_string(std::strtoul(raw.c_str() + colon + 1, nullptr, 16));
-  if (colon != 8) return "[" + raw.substr(0, colon) + "]:" + port;
-  uint32_t address = static_cast<uint32_t>(std::strtoul(raw.substr(0, 8).c_str(), nullptr, 16));
-  std::string text;
-  for (int byte = 0; byte < 4; ++byte)
-    text += (byte ? "." : "") + std::to_string((address >> (8 * byte)) & 255);
-  return text + ":" + port;
-}
 
 struct Unsupported {
   const char* prefix;
@@ -110,8 +75,7 @@ Status CheckDeleted(pid_t pid, const ProcFd& fd, std::string* remedy) {
   return Refuse(pid, fd.fd, fd.target + " was replaced while it is open, and has another name now");
 }
 
-Status CheckOne(pid_t pid, const ProcFd& fd, const std::map<Inode, std::string>& tcp, bool own_terminals,
-                std::string* remedy) {
+Status CheckOne(pid_t pid, const ProcFd& fd, bool own_terminals, std::string* remedy) {
   for (const Unsupported& row : kUnsupportedFiles) {
     if (!fd.target.starts_with(row.prefix)) continue;
     *remedy = row.remedy;
@@ -120,11 +84,6 @@ Status CheckOne(pid_t pid, const ProcFd& fd, const std::map<Inode, std::string>&
   if (IsTerminal(fd.target) && !own_terminals) {
     *remedy = "start the program with its input and output connected to files (stasis run does)";
     return Refuse(pid, fd.fd, "the terminal " + fd.target + " is open");
-  }
-  auto connection = tcp.find(InodeIn(fd.target, "socket:["));
-  if (connection != tcp.end()) {
-    *remedy = "close the connection before the checkpoint";
-    return Refuse(pid, fd.fd, "a TCP connection to " + AddressText(connection->second) + " is open");
   }
   return IsDeleted(fd.target) && !IsMemfd(fd.target) ? CheckDeleted(pid, fd, remedy) : Status();
 }
@@ -275,16 +234,11 @@ Status CheckDriverLeft(pid_t pid, const struct stat* library, std::string* remed
 }  // namespace
 
 Status CheckDescriptors(const std::vector<pid_t>& tree, std::string* remedy) {
-  std::map<Inode, std::string> tcp;
-  if (!tree.empty()) {
-    ReadTcp(tree[0], "tcp", &tcp);
-    ReadTcp(tree[0], "tcp6", &tcp);
-  }
   bool own_terminals = HoldsTerminalMaster(tree);
   for (pid_t pid : tree) {
-    for (const ProcFd& fd : FdsOf(pid)) RETURN_IF_ERROR(CheckOne(pid, fd, tcp, own_terminals, remedy));
+    for (const ProcFd& fd : FdsOf(pid)) RETURN_IF_ERROR(CheckOne(pid, fd, own_terminals, remedy));
   }
-  return Status();
+  return CheckTcp(tree, TcpCheck::kWhileRunning, remedy);
 }
 
 Status CheckResidue(const std::vector<pid_t>& tree, const std::vector<pid_t>& closed,
@@ -295,6 +249,7 @@ Status CheckResidue(const std::vector<pid_t>& tree, const std::vector<pid_t>& cl
     bool look = found && std::find(closed.begin(), closed.end(), pid) != closed.end();
     RETURN_IF_ERROR(CheckDriverLeft(pid, look ? &library : nullptr, remedy));
   }
+  RETURN_IF_ERROR(CheckTcp(tree, TcpCheck::kStandingStill, remedy));
   SharedThings things = Collect(tree);
   if (things.empty()) return Status();
   std::map<Inode, Holder> peers;

@@ -11,10 +11,11 @@
 
 namespace stasis {
 
-// Terminals, TCP connections, io_uring, replaced files: what no pause takes away. kUnsupported names process,
-// descriptor and thing; *remedy says what to do. Asked before anything is touched.
+// Terminals, TCP connections that lead out of the tree, io_uring, replaced files: what no pause takes away.
+// kUnsupported names process, descriptor and thing; *remedy says what to do. Asked before anything is
+// touched.
 Status CheckDescriptors(const std::vector<pid_t>& tree, std::string* remedy);
-// Pipes, unix sockets and shared memory whose other end is outside of the tree, the driver's device files
+// Pipes, sockets and shared memory whose other end is outside of the tree, the driver's device files
 // and, in the processes `closed` that have closed it, the driver library `driver`. Its pages that a forked
 // child has inherited are plain file pages that nobody runs. Asked once the task is deaf: until then the
 // driver and the interposer own such things rightly.

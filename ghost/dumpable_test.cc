@@ -1,7 +1,6 @@
 #include "ghost/dumpable.h"
 
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -143,22 +142,6 @@ TEST(DumpableTest, ATerminalIsRefused) {
     close(master.get());
   });
   ExpectSays(Descriptors(child), "the terminal " + slave);
-}
-
-TEST(DumpableTest, ATcpConnectionNamesItsPeer) {
-  Fd listener(socket(AF_INET, SOCK_STREAM, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  ASSERT_EQ(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
-  ASSERT_EQ(listen(listener.get(), 1), 0);
-  ASSERT_EQ(getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
-  Child child([&] {
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    (void)!connect(fd, reinterpret_cast<sockaddr*>(&address), size);
-  });
-  ExpectSays(Descriptors(child), "a TCP connection to 127.0.0.1:" + std::to_string(ntohs(address.sin_port)));
 }
 
 TEST(DumpableTest, AReplacedFileIsRefusedAndADeletedOneIsNot) {

@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/raw_log.h"
 #include "ghost/criu.h"
 #include "ghost/dumpable.h"
+#include "ghost/place_devices.h"
 #include "ghost/proc.h"
 
 namespace stasis {
@@ -77,35 +79,25 @@ Status Job::CheckRank(const Request& request, Answer* answer) const {
 // --- before anything is touched
 
 Status Job::PlaceAll(const std::vector<int>& gpus) {
+  if (holdings_.members.empty()) return Status();
+  ASSIGN_OR_RETURN(Gpu * gpu, OpenGpu());
+  ASSIGN_OR_RETURN(int count, gpu->DeviceCount());
+  // A device that one process of the task uses is not left to chance for the others.
+  std::set<std::string> used;
+  for (const HeldMember& member : holdings_.members) {
+    for (const TaskDevice& device : member.devices) {
+      if (device.used) used.insert(device.uuid);
+    }
+  }
   for (HeldMember& member : holdings_.members) {
-    if (gpus.size() > member.devices.size()) {
-      return Errorf(StatusCode::kInvalidArgument, "the task sees %zu devices, %zu are named",
-                    member.devices.size(), gpus.size());
-    }
-    Placements placements;
-    std::vector<int> taken(gpus);
-    for (size_t i = 0; i < gpus.size(); ++i) {
-      if (std::count(gpus.begin(), gpus.end(), gpus[i]) != 1) {
-        return Errorf(StatusCode::kInvalidArgument, "device %d is named twice", gpus[i]);
-      }
-      placements[member.devices[i].virtual_ordinal] = gpus[i];
-    }
-    // Devices that are not named stay where they are, or change places with one that moved there.
-    std::vector<int> left;
-    for (auto [ordinal, physical] : member.placements) {
-      if (std::find(taken.begin(), taken.end(), physical) == taken.end()) left.push_back(physical);
-    }
-    for (size_t i = gpus.size(); i < member.devices.size(); ++i) {
-      int ordinal = member.devices[i].virtual_ordinal;
-      int physical = member.placements[ordinal];
-      if (std::find(left.begin(), left.end(), physical) == left.end()) {
-        if (left.empty()) return Status(StatusCode::kInvalidArgument, "too few devices are named");
-        physical = left.front();
-      }
-      left.erase(std::find(left.begin(), left.end(), physical));
-      placements[ordinal] = physical;
-    }
-    member.placements = std::move(placements);
+    PlaceRequest request{member.devices, member.placements, gpus, count,
+                         member.strategy == TaskStrategy::kReconstruct};
+    for (TaskDevice& device : request.devices) device.used = used.count(device.uuid) != 0;
+    Result<Placements> placements = PlaceDevices(request);
+    if (placements.status().code() == StatusCode::kNotFound)
+      op_.answer.remedy = "name devices that are there with --gpus: first for those that the program uses";
+    RETURN_IF_ERROR(placements.status());
+    member.placements = *std::move(placements);
   }
   return Status();
 }
@@ -169,12 +161,6 @@ Status Job::BeginMigrate() {
   }
   if (holdings_.members.empty()) return Status(StatusCode::kFailedPrecondition, "the task uses no device");
   if (!moves) return Status(StatusCode::kFailedPrecondition, "the task is on that device already");
-  ASSIGN_OR_RETURN(Gpu * gpu, OpenGpu());
-  ASSIGN_OR_RETURN(int count, gpu->DeviceCount());
-  for (int device : op_.request.gpus) {
-    if (device >= count)
-      return Errorf(StatusCode::kNotFound, "there is no device %d, only %d", device, count);
-  }
   return Status();
 }
 

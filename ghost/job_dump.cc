@@ -14,9 +14,11 @@
 #include "ghost/criu.h"
 #include "ghost/criu_pages.h"
 #include "ghost/dumpable.h"
+#include "ghost/dumpable_tcp.h"
 #include "ghost/job.h"
 #include "ghost/proc.h"
 #include "ghost/programs.h"
+#include "ghost/tcp_kernel.h"
 
 namespace stasis {
 namespace {
@@ -81,6 +83,13 @@ uint64_t SizeAtDump(const CriuFile& file, uint64_t known, const Sizes& before, u
   auto found = before.find(file.path);
   uint64_t low = found == before.end() ? 0 : std::min(found->second, after);
   return std::max(known, std::clamp(file.position, low, after));
+}
+
+// What was opened since the tree was looked at is found here.
+Status DescribeTcp(const std::string& files_image, Manifest* manifest) {
+  ASSIGN_OR_RETURN(std::vector<CriuTcp> sockets, ParseCriuTcp(std::as_bytes(std::span(files_image))));
+  for (const CriuTcp& tcp : sockets) manifest->tcp.push_back(tcp.socket);
+  return CheckDumpedTcp(manifest->tcp);
 }
 
 }  // namespace
@@ -185,8 +194,11 @@ Status Job::RunCriuDump(const std::string& folder) {
   // Left to run, and ended only when the image is committed: until then there must be a way back. A task that
   // is to end is left stopped, so that it does nothing after the moment that the image shows.
   bool stop = op_.request.stop;
+  ASSIGN_OR_RETURN(std::vector<pid_t> tree, ProcessTree(process_.init_pid));
+  ASSIGN_OR_RETURN(bool connected, HasTcpConnections(tree));
   ASSIGN_OR_RETURN(HeldChild criu, StartCriuDump(criu_, process_.init_pid, folder,
-                                                 stop ? DumpEnd::kStopped : DumpEnd::kRunning));
+                                                 stop ? DumpEnd::kStopped : DumpEnd::kRunning,
+                                                 connected ? DumpTcp::kConnections : DumpTcp::kNone));
   RETURN_IF_ERROR(LetCriuGo(Step::kDump, criu));
   Status inside = Fault(FaultPoint::kDumpInside);
   Result<int> exit_status = WaitChild(criu_pid_, Deadline::Never());
@@ -199,6 +211,8 @@ Status Job::RunCriuDump(const std::string& folder) {
     return DiskIsFull(folder) ? NoRoom(folder, status) : status;
   }
   left_stopped_ = stop;
+  // The image is made; what the kernel passes on between sockets of stopped processes is in nobody's way.
+  if (stop && connected) RETURN_IF_ERROR(LiftTcpLock(folder));
   return inside;
 }
 
@@ -207,6 +221,7 @@ Status Job::RunCriuDump(const std::string& folder) {
 Status Job::DescribeDump(const std::string& criu_folder) {
   ASSIGN_OR_RETURN(std::string image, ReadFile(criu_folder + "/files.img", kMaxFilesImage));
   ASSIGN_OR_RETURN(std::vector<CriuFile> files, ParseCriuFiles(std::as_bytes(std::span(image))));
+  RETURN_IF_ERROR(DescribeTcp(image, &op_.manifest));
   std::map<std::string, ManifestFile> by_path;
   for (const CriuFile& file : files) {
     // What is in the image itself (deleted files) or has no size worth comparing (devices) is CRIU's

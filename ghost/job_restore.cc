@@ -1,5 +1,6 @@
 // Restore: files, processes and device memory from an image.
 #include <signal.h>
+#include <unistd.h>
 
 #include <cstdlib>
 
@@ -7,14 +8,51 @@
 #include "ghost/beside.h"
 #include "ghost/child.h"
 #include "ghost/criu.h"
+#include "ghost/dumpable_tcp.h"
 #include "ghost/job.h"
 #include "ghost/proc.h"
 #include "ghost/programs.h"
+#include "ghost/tcp_kernel.h"
 
 namespace stasis {
 namespace {
 
 constexpr std::chrono::minutes kRestoreTime(30);
+
+// What is in the way of the image's TCP sockets: refused with whoever has it, or, where it is only the kernel
+// that still waits after the end of an earlier life of them, appended to *stale.
+Status CheckTcpPlaces(const std::vector<TcpSocket>& tcp, std::vector<TcpSocket>* stale, std::string* remedy) {
+  if (tcp.empty()) return Status();
+  ASSIGN_OR_RETURN(std::vector<TcpSocket> all, TcpSocketsOf(getpid()));
+  ASSIGN_OR_RETURN(std::set<TcpAddress> local, LocalAddresses());
+  TcpPlaces places = FindTcpPlaces(tcp, all, local);
+  *stale = std::move(places.stale);
+  if (places.status.ok()) return Status();
+  *remedy = "restore where the address is, or let the program use 127.0.0.1";
+  if (!places.taken_by) return places.status;
+  pid_t holder = HolderOfSocket(places.taken_by->inode);
+  std::string who = holder != 0 ? "process " + Named(holder) : "whoever has it";
+  *remedy = "end " + who + " first";
+  return Status(places.status.code(), std::string(places.status.message()) + (holder ? " by " + who : ""));
+}
+
+Status ForgetStaleTcp(const std::vector<TcpSocket>& tcp, std::string* remedy) {
+  std::vector<TcpSocket> stale;
+  RETURN_IF_ERROR(CheckTcpPlaces(tcp, &stale, remedy));
+  for (const TcpSocket& socket : stale) {
+    Status status = ForgetTcp(socket);
+    if (status.ok()) continue;
+    *remedy = "try again in a minute";
+    return status;
+  }
+  return Status();
+}
+
+// CRIU does it when all has gone well.
+struct LiftAtTheEnd {
+  const std::string& images;
+  ~LiftAtTheEnd() { LetTcpGoOn(0, images); }
+};
 
 }  // namespace
 
@@ -25,6 +63,8 @@ Status Job::CheckImageFits() {
   }
   RETURN_IF_ERROR(CheckCpuFeatures(manifest.cpu_features, CpuFeatures()));
   RETURN_IF_ERROR(CheckPrograms(manifest.programs, &op_.answer.remedy));
+  std::vector<TcpSocket> stale;
+  RETURN_IF_ERROR(CheckTcpPlaces(manifest.tcp, &stale, &op_.answer.remedy));
   for (const ManifestMember& member : manifest.members) {
     HeldMember described;
     described.nspid = member.nspid;
@@ -45,6 +85,9 @@ Status Job::RunCriuRestore() {
   std::string images = paths_.Revive() + "/" + kCriuFolder;
   RETURN_IF_ERROR(MakeFolders(images));
   RETURN_IF_ERROR(OnDisk(op_.reader->ExtractFolder(kCriuFolder, images)));
+  RETURN_IF_ERROR(ForgetStaleTcp(op_.manifest.tcp, &op_.answer.remedy));
+  RETURN_IF_ERROR(LockTcp(op_.manifest.tcp, images));
+  LiftAtTheEnd lift{images};
   ASSIGN_OR_RETURN(std::vector<CriuInherited> moved, OpenMovedFiles(op_.moved));
   ASSIGN_OR_RETURN(HeldChild criu, StartCriuRestore(criu_, images, work, moved));
   RETURN_IF_ERROR(LetCriuGo(Step::kRevive, criu));

@@ -2,6 +2,7 @@
 #include "base/files.h"
 #include "ghost/job.h"
 #include "ghost/proc.h"
+#include "ghost/tcp_kernel.h"
 
 namespace stasis {
 namespace {
@@ -244,6 +245,7 @@ void Job::Undo() {
   if (op_.answer.left.empty()) op_.answer.left = "rolled-back";
   EndSnapshot();
   op_.writer.reset();
+  LetTcpGoOn(process_.init_pid, paths_.Dump() + "/" + kCriuFolder);
   (void)RemoveTree(paths_.Dump());
   if (!op_.old_extents.empty()) holdings_.PutBack(std::move(op_.old_extents));
   op_.old_extents.clear();

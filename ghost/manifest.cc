@@ -168,6 +168,30 @@ ManifestFile ParseFile(const Json& json, JsonFields& out) {
   return file;
 }
 
+Json TcpJson(const TcpSocket& socket) {
+  return {{"state", static_cast<int>(socket.state)},
+          {"local", socket.local.Text()},
+          {"remote", socket.remote.Text()}};
+}
+
+TcpSocket ParseTcp(const Json& json, JsonFields& out) {
+  JsonFields fields(json, "TCP socket");
+  TcpSocket socket;
+  uint64_t state = fields.Number("state", static_cast<uint64_t>(TcpState::kClosing));
+  if (state == 0) fields.Fail("has no state");
+  socket.state = static_cast<TcpState>(state);
+  Result<TcpAddress> local = ParseTcpAddress(fields.String("local", 128));
+  Result<TcpAddress> remote = ParseTcpAddress(fields.String("remote", 128));
+  if (local.ok() && remote.ok()) {
+    socket.local = *local;
+    socket.remote = *remote;
+  } else {
+    fields.Fail("has an unreadable address");
+  }
+  if (!fields.ok()) out.Fail(std::string(fields.Finish().message()));
+  return socket;
+}
+
 }  // namespace
 
 Json DeviceJson(const TaskDevice& device) {
@@ -227,12 +251,14 @@ uint64_t Manifest::ActiveBytes() const {
 
 Json ManifestJson(const Manifest& manifest) {
   Json programs = Json::array(), files = Json::array(), members = Json::array();
+  Json tcp = Json::array();
   for (const ManifestProgram& p : manifest.programs) {
     programs.push_back({{"path", p.path}, {"build_id", p.build_id}, {"size", p.size}, {"mtime", p.mtime}});
   }
   for (const ManifestFile& f : manifest.files) {
     files.push_back({{"path", f.path}, {"size", f.size}, {"writable", f.writable}});
   }
+  for (const TcpSocket& socket : manifest.tcp) tcp.push_back(TcpJson(socket));
   for (const ManifestMember& member : manifest.members) members.push_back(MemberJson(member));
   return {{"task", manifest.task},
           {"created", manifest.created},
@@ -247,6 +273,7 @@ Json ManifestJson(const Manifest& manifest) {
           {"run", manifest.run},
           {"programs", std::move(programs)},
           {"files", std::move(files)},
+          {"tcp", std::move(tcp)},
           {"members", std::move(members)}};
 }
 
@@ -269,6 +296,10 @@ Result<Manifest> ParseManifest(const Json& json) {
   for (const Json* p : fields.Objects("programs", kMaxPrograms))
     manifest.programs.push_back(ParseProgram(*p, fields));
   for (const Json* f : fields.Objects("files", kMaxFiles)) manifest.files.push_back(ParseFile(*f, fields));
+  // Images from before there were any have no such list.
+  if (json.contains("tcp")) {
+    for (const Json* s : fields.Objects("tcp", kMaxFiles)) manifest.tcp.push_back(ParseTcp(*s, fields));
+  }
   std::vector<const Json*> members = fields.Objects("members", kMaxMembers);
   RETURN_IF_ERROR(fields.Finish());
   for (const Json* element : members) {

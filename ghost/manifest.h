@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "base/task_protocol.h"
 #include "dedup/json.h"
+#include "ghost/tcp.h"
 
 namespace stasis {
 
@@ -58,6 +59,7 @@ struct Manifest {
   std::string run;  // absolute path of its run folder
   std::vector<ManifestProgram> programs;
   std::vector<ManifestFile> files;
+  std::vector<TcpSocket> tcp;  // state, local, remote
   std::vector<ManifestMember> members;
 
   uint64_t DeviceBytes() const;  // of extents

@@ -46,7 +46,7 @@ class Node:
     def start_daemon(self):
         read_end, write_end = os.pipe()
         self.daemon = subprocess.Popen(
-            [built("bin/softgpud"), "--socket", self.socket, "--ready-fd", str(write_end), *self.options],
+            self.daemon_command("--ready-fd", str(write_end), *self.options),
             pass_fds=[write_end], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
             preexec_fn=die_with_parent)
         os.close(write_end)
@@ -58,6 +58,9 @@ class Node:
             self.daemon.wait()
             self.log.seek(0)
             raise RuntimeError("softgpud did not start: " + self.log.read())
+
+    def daemon_command(self, *arguments):
+        return [built("bin/softgpud"), "--socket", self.socket, *arguments]
 
     def stop_daemon(self):
         self.daemon.terminate()

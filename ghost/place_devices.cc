@@ -1,0 +1,69 @@
+#include "ghost/place_devices.h"
+
+#include <algorithm>
+#include <set>
+
+namespace stasis {
+namespace {
+
+Status CheckNames(const PlaceRequest& request) {
+  const std::vector<int>& gpus = request.gpus;
+  if (gpus.size() > request.devices.size()) {
+    return Errorf(StatusCode::kInvalidArgument, "the task sees %zu devices, %zu are named",
+                  request.devices.size(), gpus.size());
+  }
+  for (int gpu : gpus) {
+    if (std::count(gpus.begin(), gpus.end(), gpu) != 1)
+      return Errorf(StatusCode::kInvalidArgument, "device %d is named twice", gpu);
+    if (gpu >= request.count)
+      return Errorf(StatusCode::kNotFound, "there is no device %d, only %d", gpu, request.count);
+  }
+  return Status();
+}
+
+std::vector<TaskDevice> InTurn(const PlaceRequest& request) {
+  std::vector<TaskDevice> devices = request.devices;
+  if (request.gpus.size() < devices.size())
+    std::stable_partition(devices.begin(), devices.end(), [](const TaskDevice& d) { return d.used; });
+  return devices;
+}
+
+Status Gone(const PlaceRequest& request, const TaskDevice& device) {
+  return Errorf(StatusCode::kNotFound, "device %d of the task was on device %d, and there are only %d",
+                device.virtual_ordinal, request.now.at(device.virtual_ordinal), request.count);
+}
+
+}  // namespace
+
+Result<Placements> PlaceDevices(const PlaceRequest& request) {
+  RETURN_IF_ERROR(CheckNames(request));
+  std::vector<TaskDevice> devices = InTurn(request);
+  Placements placements;
+  for (size_t i = 0; i < request.gpus.size(); ++i) placements[devices[i].virtual_ordinal] = request.gpus[i];
+  std::set<int> left;  // earlier places that nobody has been given
+  for (auto [ordinal, physical] : request.now) {
+    bool named = std::count(request.gpus.begin(), request.gpus.end(), physical) != 0;
+    if (!named && physical < request.count) left.insert(physical);
+  }
+  for (size_t i = request.gpus.size(); i < devices.size(); ++i) {
+    int ordinal = devices[i].virtual_ordinal, physical = request.now.at(ordinal);
+    if (left.erase(physical) != 0) placements[ordinal] = physical;
+  }
+  for (const TaskDevice& device : devices) {
+    if (placements.count(device.virtual_ordinal) != 0) continue;
+    if (device.used && request.gpus.empty()) return Gone(request, device);
+    if (!left.empty()) {
+      placements[device.virtual_ordinal] = *left.begin();
+      left.erase(left.begin());
+    } else if (!device.used && request.may_share) {
+      placements[device.virtual_ordinal] = placements.empty() ? 0 : placements[devices[0].virtual_ordinal];
+    } else if (request.gpus.empty()) {
+      return Gone(request, device);
+    } else {
+      return Status(StatusCode::kInvalidArgument, "too few devices are named");
+    }
+  }
+  return placements;
+}
+
+}  // namespace stasis
