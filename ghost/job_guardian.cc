@@ -85,6 +85,11 @@ Status Job::Adopt(Adopted adopted) {
     members_.resize(holdings_.members.size());
   } else {
     status = Recover(goal, adopted.state);
+    // A program that has run on by itself may have come to its end meanwhile.
+    if (!status.ok() && !TaskAlive()) {
+      TaskEnded();
+      status = Status();
+    }
   }
   op_ = Operation();
   gpu_.reset();

@@ -110,8 +110,8 @@ Json Job::RunOnce(const Request& request, Progress& progress, bool* newcomer) {
     }
   }
   // It has connected to its devices behind our back, which CRIU refuses.
-  *newcomer = !status.ok() && request.verb != Verb::kCancel && phase_ == Phase::kRunning &&
-              op_.answer.left == "rolled-back" && MembersNow() > op_.members;
+  *newcomer = !status.ok() && request.verb != Verb::kCancel && op_.goal == Phase::kRunning &&
+              phase_ == Phase::kRunning && op_.answer.left == "rolled-back" && MembersNow() > op_.members;
   Report(status);
   Json result = ResultJson(VerbName(request.verb), status, op_.answer);
   op_.active = false;
