@@ -6,6 +6,8 @@
 #include <new>
 #include <utility>
 
+#include "intercept/libraries/nccl_library.h"
+
 namespace stasis::libraries {
 namespace {
 
@@ -25,20 +27,15 @@ void Register(Library* library) {
   g_libraries->push_back(library);
 }
 
-Status SettleLibraries(const Deadline& deadline, std::vector<TaskBlocker>* blockers) {
-  for (Library* library : InOrder())
-    RETURN_IF_ERROR(library->Settle(deadline, blockers).WithContext(library->Name()));
+// Most libraries wait for nobody.
+Status Library::Advance(const CutTargets&, Duration, const Deadline&, CutReport* report) {
+  report->settled = true;
   return {};
 }
 
-Status Library::Advance(const CutTargets&, Duration quiet, const Deadline& deadline, CutReport* report) {
-  const Deadline round = Deadline::At(std::min(deadline.when(), Deadline::After(quiet).when()));
-  const Status status = Settle(round, &report->missing);
-  report->settled = status.ok();
-  return status.code() == StatusCode::kTimeout ? Status() : status;
-}
-
 Result<CutReport> AdvanceLibraries(const CutTargets& targets, Duration quiet, const Deadline& deadline) {
+  // The first call of a process may be held, and is what others wait for.
+  nccl::EnsureRegistered();
   CutReport whole;
   whole.settled = true;
   for (Library* library : InOrder()) {

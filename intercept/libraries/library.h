@@ -2,13 +2,14 @@
 //
 // The objects are destroyed through the library itself while the program stands still and made again under
 // the same program-visible handle before it goes on. Order of a pause, all on the control thread:
-//   ShutLibraryGate (new library calls wait; those inside go on, driver calls and all), Settle of each,
-//   AwaitLibraryCalls (nobody is inside any more), [the driver's gate closes, the contexts drain],
-//   Check of each, GiveUp of each in registration order;
-// and back: Rebuild of each in reverse order once the driver's objects and memory are there again, then both
-// gates open. A pause that fails between the two is undone by Rebuild. While GiveUp and Rebuild run, the
-// calls that the library makes into the driver on this thread, and on threads it starts, pass the closed
-// gate.
+//   ShutLibraryGate (new library calls wait; those inside go on, driver calls and all), Advance of each, in
+//   rounds until all processes of the job are at the cut (base/rank_protocol.h), AwaitLibraryCalls (nobody is
+//   inside any more), [the driver's gate closes, the contexts drain], Check of each, GiveUp of each in
+//   registration order;
+// and back: Rejoin of each in reverse order once the driver's objects and memory are there again, then both
+// gates open. A process that loses its ghost after GiveUp makes its objects again by Rebuild, unless some
+// library NeedsRejoin. While GiveUp, ReportComms, Rebuild and Rejoin run, the calls that the library makes
+// into the driver on this thread, and on threads it starts, pass the closed gate.
 #ifndef INTERCEPT_LIBRARIES_LIBRARY_H_
 #define INTERCEPT_LIBRARIES_LIBRARY_H_
 
@@ -27,13 +28,10 @@ class Library {
   virtual ~Library() = default;
   // "cuBLAS", for messages.
   virtual const char* Name() const = 0;
-  // While the library gate is closed and the driver's lets the libraries pass: waits until what the library
-  // has in flight can come to its end without a call that is held at the gate, letting held calls pass where
-  // it must (AdmitHeldCall). kTimeout at the deadline, with `blockers` naming the calls that are missing.
-  virtual Status Settle(const Deadline&, std::vector<TaskBlocker>*) { return {}; }
   // While the library gate is closed and the driver's lets the libraries pass: lets held calls pass where
   // what the library has in flight, here or in other processes, waits for them (AdmitHeldCall). Returns, with
-  // `report` filled in, when nothing is missing here, when nothing has moved for `quiet`, or at the deadline.
+  // `report` filled in, when nothing is missing here, when nothing has moved for `quiet`, after some times
+  // that whatever moves, or at the deadline.
   // An error is for good: what the program holds forbids to wait.
   virtual Status Advance(const CutTargets& targets, Duration quiet, const Deadline& deadline,
                          CutReport* report);
@@ -59,7 +57,6 @@ class Library {
 void Register(Library* library);
 
 // ---- For the pause (task_server.cc). Each goes over the registered libraries; messages name the library.
-Status SettleLibraries(const Deadline& deadline, std::vector<TaskBlocker>* blockers);
 // One round of all of them: their reports as one.
 Result<CutReport> AdvanceLibraries(const CutTargets& targets, Duration quiet, const Deadline& deadline);
 Status CheckLibraries();

@@ -22,6 +22,8 @@ using libraries::HeldCall;
 
 // Communicators that do not block tell their state when they are asked, and not by themselves.
 constexpr std::chrono::milliseconds kPoll(2);
+// The longest round, in times of quiet.
+constexpr int kRound = 4;
 
 constinit NcclLedger g_ledger;
 constinit pthread_once_t g_once = PTHREAD_ONCE_INIT;
@@ -105,6 +107,7 @@ void NcclLedger::Enter(const Operation& operation) {
   std::lock_guard<std::mutex> lock(mutex_);
   const CutThreadPtr thread = ThisThread();
   Book().Enter(thread, operation);
+  NoteMove(operation);
   // What this call waits for may be held.
   if (libraries::LibraryGateIsClosed()) libraries::NoteLibraryEvent();
   errno = saved_errno;
@@ -113,7 +116,13 @@ void NcclLedger::Enter(const Operation& operation) {
 // The library gate tells the pause when the thread has passed out of it.
 void NcclLedger::Leave(bool success) {
   std::lock_guard<std::mutex> lock(mutex_);
+  NoteMove((*t_thread)->call);
   Book().Leave(**t_thread, success);
+}
+
+// With mutex_ held. Calls that need no other rank may be those of a thread that asks again and again.
+void NcclLedger::NoteMove(const Operation& operation) {
+  if (operation.kind != Operation::Kind::kLocal) ++moves_;
 }
 
 int NcclLedger::Depth() {
@@ -137,12 +146,14 @@ void NcclLedger::SetOver(const CutRankPtr& rank) {
 void NcclLedger::OpenMeeting(uint64_t meeting, const char* call) {
   std::lock_guard<std::mutex> lock(mutex_);
   Book().OpenMeeting(meeting, call);
+  ++moves_;
 }
 
 void NcclLedger::CloseMeeting(uint64_t meeting) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     Book().CloseMeeting(meeting);
+    ++moves_;
   }
   if (libraries::LibraryGateIsClosed()) libraries::NoteLibraryEvent();
 }
@@ -150,6 +161,8 @@ void NcclLedger::CloseMeeting(uint64_t meeting) {
 Status NcclLedger::Advance(const CutTargets& targets, Duration quiet, const Deadline& deadline,
                            const Knowledge& knowledge, CutReport* report) {
   Stillness stillness(quiet);
+  // What moves here may depend on what another process has not been told yet.
+  const Deadline round = Deadline::At(std::min(deadline.when(), Clock::Real().Now() + kRound * quiet));
   {
     std::lock_guard<std::mutex> lock(mutex_);
     Book().ForgetHeld();
@@ -167,16 +180,15 @@ Status NcclLedger::Advance(const CutTargets& targets, Duration quiet, const Dead
       TakeHeld(held, knowledge);
       *report = Book().Report();
       report->settled = report->settled && !inside;
-      report->events = events;
+      report->events = moves_;
       polling = Book().HasMeetings();
       if (!report->settled) (void)Book().Admit();
       if (admit_all) (void)Book().AdmitAll();
     }
     if (report->settled && !admit_all) return {};
-    const bool passed = LetPass(held);
-    if (!passed && (stillness.Over(events) || deadline.Expired())) break;
-    if (deadline.Expired()) break;
-    const MonotonicTime next = std::min(stillness.end(), deadline.when());
+    LetPass(held);
+    if (stillness.Over(report->events) || round.Expired()) break;
+    const MonotonicTime next = std::min(stillness.end(), round.when());
     libraries::AwaitLibraryGate(events,
                                 Deadline::At(polling ? std::min(next, Clock::Real().Now() + kPoll) : next));
   }
@@ -196,24 +208,26 @@ void NcclLedger::TakeHeld(const std::vector<HeldCall>& held, const Knowledge& kn
     }
     if (thread->held && thread->held_id == call.id) continue;
     Book().Hold(*thread, knowledge.describe(call));
+    if (thread->held_id != call.id) NoteMove(thread->call);
     thread->held_id = call.id;
   }
 }
 
 // Of other libraries all calls go on as long as the ranks are not at the cut: what is missing may come behind
 // them, and they wait for nobody.
-bool NcclLedger::LetPass(const std::vector<HeldCall>& held) {
-  bool any = false;
-  for (const HeldCall& call : held) {
-    bool pass = !IsNccl(call);
-    if (!pass) {
-      std::lock_guard<std::mutex> lock(mutex_);
-      const CutThreadPtr thread = Book().FindThread(call.tid);
-      pass = thread != nullptr && thread->held_id == call.id && thread->admitted;
-    }
-    if (pass) any = libraries::AdmitHeldCall(call.id) || any;
+void NcclLedger::LetPass(const std::vector<HeldCall>& held) {
+  for (const HeldCall& call : held)
+    if (Passes(call)) (void)libraries::AdmitHeldCall(call.id);
+}
+
+bool NcclLedger::Passes(const HeldCall& call) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!IsNccl(call)) {
+    ++moves_;
+    return true;
   }
-  return any;
+  const CutThreadPtr thread = Book().FindThread(call.tid);
+  return thread != nullptr && thread->held_id == call.id && thread->admitted;
 }
 
 void NcclLedger::ResetAfterFork() {

@@ -49,7 +49,8 @@ class NcclLedger {
     std::function<Status()> check;
   };
   // Lets calls pass until the ranks are where the targets want them and nobody is inside of NCCL, until
-  // nothing has moved for `quiet`, or until the deadline. `report` is filled in but for `used` and windows.
+  // nothing has moved for `quiet`, for some times that, or until the deadline. `report` is filled in but for
+  // `used` and windows.
   Status Advance(const CutTargets& targets, Duration quiet, const Deadline& deadline,
                  const Knowledge& knowledge, CutReport* report);
 
@@ -60,12 +61,14 @@ class NcclLedger {
   CutThreadPtr ThisThread();
   Cut& Book();
   void TakeHeld(const std::vector<libraries::HeldCall>& held, const Knowledge& knowledge);
-  // True when one has passed.
-  bool LetPass(const std::vector<libraries::HeldCall>& held);
+  void LetPass(const std::vector<libraries::HeldCall>& held);
+  bool Passes(const libraries::HeldCall& call);
+  void NoteMove(const Operation& operation);
   static void ForgetThread(void* thread);
 
   std::mutex mutex_;
   Cut* cut_ = nullptr;  // guarded by mutex_
+  uint32_t moves_ = 0;  // guarded by mutex_
 };
 
 // A call of the program that is inside, from its entry to its end.

@@ -3,11 +3,9 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <map>
 #include <mutex>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -24,8 +22,6 @@ namespace {
 
 using libraries::HeldCall;
 using Kind = Operation::Kind;
-
-constexpr std::chrono::milliseconds kStill(100);
 
 struct KindRow {
   std::string_view call;
@@ -101,24 +97,6 @@ class NcclLibrary final : public libraries::Library {
     report->used = UsedAmong(targets.meetings);
     AddWindows(report);
     return {};
-  }
-  // Where nobody knows of other processes.
-  Status Settle(const Deadline& deadline, std::vector<TaskBlocker>* blockers) override {
-    CutTargets targets;
-    for (uint32_t events = 0;;) {
-      CutReport report;
-      RETURN_IF_ERROR(Advance(targets, kStill, deadline, &report));
-      if (!report.ranks.empty())
-        return Errorf(StatusCode::kUnsupported, "%s: rank %d of %d: the other ranks are in other processes",
-                      report.ranks[0].made_by.c_str(), report.ranks[0].rank, report.ranks[0].size);
-      if (report.settled) return {};
-      *blockers = report.missing;
-      if (deadline.Expired())
-        return Status(StatusCode::kTimeout,
-                      (report.missing.empty() ? "a call" : report.missing[0].call) + " is missing");
-      targets.admit_all = report.events == events;
-      events = report.events;
-    }
   }
   bool NeedsRejoin() const override { return CliquesNeedRejoin(); }
   Result<std::vector<CommReport>> ReportComms() override { return ReportCliques(); }

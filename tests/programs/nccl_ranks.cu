@@ -1,21 +1,24 @@
-// Ranks of NCCL in one process, at work until they have done their rounds: what they end with does not depend on
-// when what ran. A test disturbs the program while it runs.
+// Ranks of NCCL, at work until they have done their rounds: what they end with does not depend on when what ran, nor
+// on where. A test disturbs the program while it runs.
 //
-// usage: nccl_ranks threads|group|churn RANKS ROUNDS SEED
+// usage: nccl_ranks threads|group|churn RANKS ROUNDS SEED [FIRST COUNT FOLDER]
+//   FIRST COUNT  the ranks of this process, without them all; unique ids go through files in FOLDER
 //   threads  a thread for each rank: collectives, messages, groups; two streams, a communicator split off, an
 //            operator, registered memory
 //   group    one thread for all ranks
-//   churn    a thread for each rank: communicators are made, used once and destroyed
+//   churn    a thread for each rank: communicators are made, split and shrunk, used once and destroyed
 // Prints "ready", "round N" now and then, and "rank R HASH" for each rank.
 #include <cuda_runtime.h>
 #include <nccl.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -36,6 +39,7 @@ static void Check(ncclResult_t result, const char* call) {
 
 static int ranks, rounds, devices;
 static unsigned seed;
+static std::string folder;  // empty: all ranks are here
 
 // Keeps values small, and each rank's different.
 __global__ void Mix(int* cells, int salt) {
@@ -130,10 +134,33 @@ static std::mutex exchange;
 static std::condition_variable exchanged;
 static std::vector<ncclUniqueId> ids;
 
+static void Publish(const ncclUniqueId& id, size_t round) {
+  const std::string name = folder + "/id" + std::to_string(round);
+  std::FILE* file = std::fopen((name + ".new").c_str(), "wb");
+  if (file == nullptr || std::fwrite(&id, sizeof id, 1, file) != 1 || std::fclose(file) != 0 ||
+      std::rename((name + ".new").c_str(), name.c_str()) != 0)
+    Fail(name.c_str(), "cannot be written");
+}
+
+static ncclUniqueId Read(size_t round) {
+  const std::string name = folder + "/id" + std::to_string(round);
+  ncclUniqueId id;
+  for (;;) {
+    if (std::FILE* file = std::fopen(name.c_str(), "rb")) {
+      if (std::fread(&id, sizeof id, 1, file) != 1) Fail(name.c_str(), "is cut short");
+      std::fclose(file);
+      return id;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
 static ncclUniqueId IdOfRound(const Rank& me, size_t round) {
+  if (me.rank != 0 && !folder.empty()) return Read(round);
   if (me.rank == 0) {
     ncclUniqueId id;
     CHECK(ncclGetUniqueId(&id));
+    if (!folder.empty()) Publish(id, round);
     std::lock_guard<std::mutex> lock(exchange);
     ids.push_back(id);
     exchanged.notify_all();
@@ -178,6 +205,19 @@ static void InThreads(std::vector<Rank>& all, void (*run)(Rank&)) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// All ranks but one make a communicator of their own, twice.
+static void Shrink(Rank& me, int excluded) {
+  if (ranks == 1 || me.rank == excluded) return;
+  for (int i = 0; i < 2; ++i) {
+    ncclComm_t rest;
+    CHECK(ncclCommShrink(me.world, &excluded, 1, &rest, nullptr, NCCL_SHRINK_DEFAULT));
+    CHECK(ncclAllReduce(me.b, me.b, kCells, ncclInt, ncclMax, rest, me.stream[0]));
+    me.Dawdle();
+    me.Sync();
+    CHECK(ncclCommDestroy(rest));
+  }
+}
+
 static void Churn(Rank& me) {
   me.Open();
   for (int round = 0; round < rounds; ++round) {
@@ -193,6 +233,10 @@ static void Churn(Rank& me) {
     if (part != nullptr) CHECK(ncclAllReduce(me.a, me.b, kCells, ncclInt, ncclSum, part, me.stream[0]));
     me.Sync();
     if (part != nullptr) CHECK(ncclCommDestroy(part));
+    Shrink(me, round % ranks);
+    // All ranks meet, on the host: nobody ends it while others still make something of it, and no device waits for a
+    // rank that frees memory.
+    CHECK(ncclCommSplit(me.world, NCCL_SPLIT_NOCOLOR, 0, &part, nullptr));
     CHECK(ncclCommDestroy(me.world));
     if (me.rank == 0) Report(round + 1);
   }
@@ -231,13 +275,15 @@ static void RunGroup(std::vector<Rank>& all) {
 }
 
 int main(int argc, char** argv) {
-  if (argc != 5) return 2;
+  if (argc != 5 && argc != 8) return 2;
   ranks = std::atoi(argv[2]);
   rounds = std::atoi(argv[3]);
   seed = static_cast<unsigned>(std::atoi(argv[4]));
   CHECK(cudaGetDeviceCount(&devices));
-  std::vector<Rank> all(static_cast<size_t>(ranks));
-  for (int r = 0; r < ranks; ++r) all[static_cast<size_t>(r)].rank = r;
+  const int first = argc == 8 ? std::atoi(argv[5]) : 0, count = argc == 8 ? std::atoi(argv[6]) : ranks;
+  if (argc == 8) folder = argv[7];
+  std::vector<Rank> all(static_cast<size_t>(count));
+  for (int r = 0; r < count; ++r) all[static_cast<size_t>(r)].rank = first + r;
   std::printf("ready\n");
   std::fflush(stdout);
   const char* how = argv[1];
