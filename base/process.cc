@@ -1,4 +1,4 @@
-#include "cli/process.h"
+#include "base/process.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <charconv>
 
-#include "cli/layout.h"
+#include "base/files.h"
 
 namespace stasis {
 namespace {
@@ -36,7 +36,7 @@ Result<ProcessStat> ParseProcessStat(std::string_view line) {
   return stat;
 }
 
-Result<std::string> BootId() {
+Result<std::string> ThisBootId() {
   ASSIGN_OR_RETURN(std::string text, ReadFile("/proc/sys/kernel/random/boot_id"));
   while (!text.empty() && text.back() == '\n') text.pop_back();
   return text;
@@ -50,14 +50,14 @@ static Result<ProcessStat> StatOf(pid_t pid) {
 }
 
 Result<ProcessIdentity> IdentifyProcess(pid_t pid) {
-  ASSIGN_OR_RETURN(std::string boot_id, BootId());
+  ASSIGN_OR_RETURN(std::string boot_id, ThisBootId());
   ASSIGN_OR_RETURN(ProcessStat stat, StatOf(pid));
   return ProcessIdentity{pid, stat.start_time, boot_id};
 }
 
 bool IsAlive(const ProcessIdentity& identity) {
   if (identity.pid <= 0) return false;
-  Result<std::string> boot_id = BootId();
+  Result<std::string> boot_id = ThisBootId();
   if (!boot_id.ok() || *boot_id != identity.boot_id) return false;
   Result<ProcessStat> stat = StatOf(identity.pid);
   return stat.ok() && stat->start_time == identity.start_time && stat->state != 'Z' && stat->state != 'X';

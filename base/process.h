@@ -1,6 +1,6 @@
 // Naming a process so that another one with the same pid is never taken for it.
-#ifndef CLI_PROCESS_H_
-#define CLI_PROCESS_H_
+#ifndef BASE_PROCESS_H_
+#define BASE_PROCESS_H_
 
 #include <sys/types.h>
 
@@ -26,7 +26,7 @@ struct ProcessStat {
 // The line in /proc/PID/stat; kCorrupt if it is none. The command in it may hold any character.
 Result<ProcessStat> ParseProcessStat(std::string_view line);
 
-Result<std::string> BootId();
+Result<std::string> ThisBootId();
 // kNotFound: no such process.
 Result<ProcessIdentity> IdentifyProcess(pid_t pid);
 // True while exactly that process lives; a zombie has ended.
@@ -37,4 +37,4 @@ Result<Fd> OpenPidFd(const ProcessIdentity& identity);
 
 }  // namespace stasis
 
-#endif  // CLI_PROCESS_H_
+#endif  // BASE_PROCESS_H_

@@ -10,8 +10,8 @@
 #include <string_view>
 
 #include "base/fd.h"
+#include "base/process.h"
 #include "base/status.h"
-#include "cli/process.h"
 #include "cli/task.h"
 
 namespace stasis {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "base/fd.h"
+#include "base/process.h"
 #include "base/status.h"
 #include "cli/layout.h"
-#include "cli/process.h"
 
 namespace stasis {
 

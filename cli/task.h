@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
+#include "base/process.h"
 #include "base/status.h"
 #include "cli/layout.h"
-#include "cli/process.h"
 
 namespace stasis {
 

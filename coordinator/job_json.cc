@@ -71,8 +71,8 @@ Status CheckNodes(const std::vector<JobNode>& nodes) {
     if (node.address.empty()) return bad(node, "has an empty address");
     if (!node.through.empty() && node.through[0].empty())
       return bad(node, "is reached through an empty command");
-    if (!node.gpus.empty() && node.gpus.size() != static_cast<size_t>(node.ranks)) {
-      return bad(node, "does not have one device in 'gpus' for each of its ranks");
+    if (!node.gpus.empty() && node.gpus.size() < static_cast<size_t>(node.ranks)) {
+      return bad(node, "does not have a device in 'gpus' for each of its ranks");
     }
     ranks += node.ranks;
   }

@@ -13,8 +13,8 @@ namespace stasis {
 
 inline constexpr int kMaxRanks = 1024;
 
-// kInvalidArgument: no node, one without a name, two of the same name, or ranks that are not as many as the
-// devices named.
+// kInvalidArgument: no node, one without a name, two of the same name, or more ranks than devices are
+// named.
 Status CheckNodes(const std::vector<JobNode>& nodes);
 
 std::string JobRecordText(const JobRecord& record);

@@ -39,6 +39,15 @@ bool WorthAnother(const StarOutcome& outcome) {
   });
 }
 
+// A rank's own share of a node's devices. It may have used others where it was, so that what it uses is named
+// and not where each that it sees shall be.
+std::vector<int> DevicesOf(const JobNode& node, int local_rank) {
+  if (node.gpus.empty()) return {local_rank};
+  size_t each = node.gpus.size() / static_cast<size_t>(node.ranks);
+  auto first = node.gpus.begin() + static_cast<ptrdiff_t>(each * static_cast<size_t>(local_rank));
+  return {first, first + static_cast<ptrdiff_t>(each)};
+}
+
 }  // namespace
 
 const char* JobVerbName(JobRequest::Verb verb) {
@@ -110,6 +119,10 @@ Status JobOperation::Reach() {
   return star_->Connect();
 }
 
+bool JobOperation::Ended(int rank) const {
+  return HasEnded(place_.state_dir + "/tasks/" + record_.TaskOf(rank));
+}
+
 Result<std::vector<RankStand>> JobOperation::AskStands() {
   Meeting::Options options;
   options.ranks = record_.ranks();
@@ -118,7 +131,10 @@ Result<std::vector<RankStand>> JobOperation::AskStands() {
       star_->Run(std::vector<Json>(static_cast<size_t>(record_.ranks()), {{"verb", "status"}}), meeting);
   if (!outcome.failure.ok()) return outcome.failure;
   std::vector<RankStand> stands;
-  for (const RankOutcome& rank : outcome.ranks) stands.push_back(StandOf(rank.result));
+  for (int rank = 0; rank < record_.ranks(); ++rank) {
+    RankStand stand = StandOf(outcome.ranks[static_cast<size_t>(rank)].result);
+    stands.push_back(stand != RankStand::kBusy && Ended(rank) ? RankStand::kEnded : stand);
+  }
   return stands;
 }
 
@@ -266,8 +282,10 @@ bool JobOperation::BackOff(int attempt) {
 std::vector<std::string> JobOperation::Lefts(const StarOutcome& outcome) {
   std::vector<std::string> lefts;
   bool unknown = false;
-  for (const RankOutcome& rank : outcome.ranks) {
-    lefts.push_back(LeftOf(rank));
+  for (int rank = 0; rank < record_.ranks(); ++rank) {
+    lefts.push_back(LeftOf(outcome.ranks[static_cast<size_t>(rank)]));
+    bool lost = request_.verb != JobRequest::Verb::kRestore && Ended(rank);
+    if (lost) lefts.back() = "lost";
     unknown = unknown || lefts.back().empty();
   }
   if (!unknown || outcome.abandoned) return lefts;
@@ -303,7 +321,8 @@ std::vector<Json> JobOperation::RestoreRequests(const JobImage& image) const {
     Json& request = requests[static_cast<size_t>(rank)];
     const JobNode& node = record_.NodeOf(rank);
     request["image"] = image.images[static_cast<size_t>(rank)];
-    if (request_.gpus.empty() && !request_.nodes.empty() && !node.gpus.empty()) request["gpus"] = node.gpus;
+    if (request_.gpus.empty() && !request_.nodes.empty())
+      request["gpus"] = DevicesOf(node, record_.LocalRankOf(rank));
     int first = rank - record_.LocalRankOf(rank);
     for (int peer = first; peer < first + node.ranks; ++peer) {
       request["peers"].push_back(
@@ -357,6 +376,11 @@ Json JobOperation::CancelAll() {
   options.ranks = record_.ranks();
   Meeting meeting(options);
   StarOutcome outcome = star_->Run(requests, meeting);
+  // Some may have ended by themselves meanwhile.
+  if (outcome.failure.code() == StatusCode::kFailedPrecondition && AwaitStands().ok() &&
+      AllAt(stands_, RankStand::kEnded)) {
+    outcome.failure = Status();
+  }
   Json result = Finished(outcome);
   result["what"] = "task";
   return result;

@@ -78,6 +78,7 @@ class JobOperation {
   Status Reach();
   Result<std::vector<RankStand>> AskStands();
   Status AwaitStands();
+  bool Ended(int rank) const;
   std::vector<std::string> Lefts(const StarOutcome& outcome);
   Status BeforeGo(VotePoint point);
   bool BackOff(int attempt);

@@ -22,7 +22,8 @@ struct JobNode {
   std::string address = "127.0.0.1";  // under which the other nodes reach it
   std::vector<std::string> through;   // before each program that is started there; empty: this one
   int ranks = 0;                      // how many of them, consecutive
-  std::vector<int> gpus;              // physical ordinals, one for each rank, or empty: by local rank
+  // Physical ordinals, in the order in which every rank there sees them, at least one for each; empty: all.
+  std::vector<int> gpus;
 };
 
 struct JobRecord {

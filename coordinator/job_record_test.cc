@@ -70,7 +70,7 @@ TEST_F(JobRecordTest, DamageIsCorrupt) {
   std::string good = JobRecordText(record_);
   for (auto [from, to] :
        {std::pair("\"train\"", "\"other\""), std::pair("\"ranks\": 3", "\"ranks\": 0"),
-        std::pair("\"ranks\": 3", "\"ranks\": 2"), std::pair("\"ranks\": 3", "\"ranks\": 5000"),
+        std::pair("\"ranks\": 3", "\"ranks\": 4"), std::pair("\"ranks\": 3", "\"ranks\": 5000"),
         std::pair("29500", "70000"), std::pair("\"b\"", "\"a\""), std::pair("\"argv\"", "\"args\""),
         std::pair("{", "")}) {
     std::string bad = good;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/files.h"
+#include "base/process.h"
 #include "coordinator/meeting.h"
 
 namespace stasis {
@@ -50,6 +52,18 @@ RankStand StandOf(const Json& status) {
   if (phase == "absent" || state == "ended") return RankStand::kEnded;
   if (state == "in-doubt") return RankStand::kInDoubt;
   return phase == "running" || state == "running" ? RankStand::kRunning : RankStand::kPaused;
+}
+
+bool HasEnded(const std::string& task_folder) {
+  Result<std::string> text = ReadFile(task_folder + "/process.json");
+  Result<Json> process = text.ok() ? ParseJsonObject(*text) : Result<Json>(text.status());
+  if (!process.ok()) return false;
+  JsonFields fields(*process, "process.json");
+  ProcessIdentity identity;
+  identity.pid = static_cast<pid_t>(fields.Number("init_pid", INT32_MAX));
+  identity.start_time = fields.Number("init_start_time");
+  identity.boot_id = fields.String("boot_id");
+  return fields.ok() && !IsAlive(identity);
 }
 
 std::vector<int> RanksAt(const std::vector<RankStand>& stands, RankStand stand) {

@@ -20,6 +20,8 @@ enum class RankStand {
 const char* RankStandName(RankStand stand);
 // Of the answer to a request for status.
 RankStand StandOf(const Json& status);
+// The task has been started, and the first of its processes lives no more: a ghost may not know yet.
+bool HasEnded(const std::string& task_folder);
 
 std::vector<int> RanksAt(const std::vector<RankStand>& stands, RankStand stand);
 bool AllAt(const std::vector<RankStand>& stands, RankStand stand);
