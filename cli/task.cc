@@ -31,10 +31,12 @@ bool GhostListens(const TaskPaths& paths, const Json& status) {
 
 TaskCondition LiveCondition(const TaskFacts& facts) {
   std::string state = TextField(facts.status, "state");
-  bool worked_on = state == "paused" || state == "checkpointing" || state == "restoring";
+  bool worked_on =
+      state == "paused" || state == "checkpointing" || state == "restoring" || state == "in-doubt";
   if (!worked_on) return TaskCondition::kRunning;
   if (!facts.ghost_listens) return TaskCondition::kStranded;
   if (state == "paused") return TaskCondition::kPaused;
+  if (state == "in-doubt") return TaskCondition::kInDoubt;
   return state == "checkpointing" ? TaskCondition::kCheckpointing : TaskCondition::kRestoring;
 }
 
@@ -78,6 +80,8 @@ const char* TaskConditionName(TaskCondition condition) {
       return "checkpointing";
     case TaskCondition::kRestoring:
       return "restoring";
+    case TaskCondition::kInDoubt:
+      return "in-doubt";
     case TaskCondition::kStranded:
       return "stranded";
     case TaskCondition::kExited:
@@ -96,6 +100,7 @@ bool IsLive(TaskCondition condition) {
     case TaskCondition::kPaused:
     case TaskCondition::kCheckpointing:
     case TaskCondition::kRestoring:
+    case TaskCondition::kInDoubt:
     case TaskCondition::kStranded:
       return true;
     case TaskCondition::kCreated:

@@ -18,6 +18,7 @@ enum class TaskCondition {
   kPaused,
   kCheckpointing,
   kRestoring,
+  kInDoubt,   // a rank of a job that stands still: what the others were told is not known to it
   kStranded,  // was paused or worked on, and the ghost that did it is gone
   kExited,
   kKilled,        // by a signal, or with its whole PID namespace

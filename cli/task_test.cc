@@ -38,11 +38,12 @@ TEST(DeriveCondition, Alive) {
   EXPECT_EQ(ConditionOf(Facts(true, {{"state", "checkpointing"}}, Json(), true)),
             TaskCondition::kCheckpointing);
   EXPECT_EQ(ConditionOf(Facts(true, {{"state", "restoring"}}, Json(), true)), TaskCondition::kRestoring);
+  EXPECT_EQ(ConditionOf(Facts(true, {{"state", "in-doubt"}}, Json(), true)), TaskCondition::kInDoubt);
   EXPECT_EQ(ConditionOf(Facts(true, {{"state", 7}}, Json(), true)), TaskCondition::kRunning);
 }
 
 TEST(DeriveCondition, NobodyIsBelievedWhoIsGone) {
-  for (const char* state : {"paused", "checkpointing", "restoring"}) {
+  for (const char* state : {"paused", "checkpointing", "restoring", "in-doubt"}) {
     EXPECT_EQ(ConditionOf(Facts(true, {{"state", state}}, Json(), false)), TaskCondition::kStranded) << state;
   }
   // The claim of a ghost about a task that is dead.

@@ -5,6 +5,12 @@
 namespace stasis {
 namespace {
 
+// Nothing tells that a signal waits for a frozen process.
+constexpr std::chrono::milliseconds kOften(500);
+// As much as the library's clocks can add to the time of day.
+constexpr Duration kLongest = std::chrono::hours(24);
+
+Status Ended() { return Status(StatusCode::kPeerDied, "the task has ended"); }
 Status Gone() { return Status(StatusCode::kUnavailable, "the coordinator of the job is gone"); }
 
 }  // namespace
@@ -12,6 +18,7 @@ Status Gone() { return Status(StatusCode::kUnavailable, "the coordinator of the 
 Result<QuestionAnswer> RemoteCoordination::Ask(Question question, const Deadline& deadline) {
   std::unique_lock lock(mutex_);
   if (lost_) return Gone();
+  if (ended_) return Ended();
   question.number = next_++;
   waiting_[question.number].kind = question.kind;
   lock.unlock();
@@ -31,10 +38,8 @@ Status RemoteCoordination::AwaitAnswer(std::unique_lock<std::mutex>& lock, uint3
   const Deadline patience = deadline.never() ? deadline : Deadline::After(deadline.Remaining() + grace_);
   const Waiting& mine = waiting_[number];
   while (!mine.answer && !lost_) {
-    if (patience.never()) {
-      changed_.wait(lock);
-    } else if (!patience.Expired()) {
-      changed_.wait_for(lock, patience.Remaining());
+    if (!patience.Expired()) {
+      WaitSome(lock, mine.kind, patience.Remaining());
     } else {
       lost_ = true;
       changed_.notify_all();
@@ -44,6 +49,16 @@ Status RemoteCoordination::AwaitAnswer(std::unique_lock<std::mutex>& lock, uint3
   // What has not been said completely is not acted upon.
   if (!mine.sent) return Gone();
   return Status(StatusCode::kPeerDied, "the coordinator of the job has gone, or does not answer");
+}
+
+void RemoteCoordination::WaitSome(std::unique_lock<std::mutex>& lock, QuestionKind kind, Duration left) {
+  const bool calls = often_ && (kind == QuestionKind::kVote || kind == QuestionKind::kJoin);
+  const bool heard = changed_.wait_for(lock, calls ? std::min<Duration>(left, kOften)
+                                                   : std::min(left, kLongest)) == std::cv_status::no_timeout;
+  if (heard || !calls) return;
+  lock.unlock();
+  often_();
+  lock.lock();
 }
 
 Result<Coordination::CutAnswer> RemoteCoordination::Cut(const std::vector<CutReport>& mine,
@@ -112,6 +127,14 @@ void RemoteCoordination::Cancel() {
   std::unique_lock lock(mutex_);
   if (going_back_ || lost_ || std::exchange(known_, true)) return;
   Tell(std::move(lock), Status(StatusCode::kCancelled, "given up on request"));
+}
+
+void RemoteCoordination::TaskEnded() {
+  std::unique_lock lock(mutex_);
+  ended_ = true;
+  // What does not wait finds out by itself, unless it is what has ended them.
+  if (waiting_.empty() || lost_ || std::exchange(known_, true)) return;
+  Tell(std::move(lock), Ended());
 }
 
 bool RemoteCoordination::lost() const {

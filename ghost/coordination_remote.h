@@ -34,6 +34,10 @@ class RemoteCoordination final : public Coordination {
   void Fail(const Status& status) override;
   bool lost() const override;
 
+  // Called now and then by the thread that waits for the answer to a vote or a join. Before the first
+  // question.
+  void WhileWaiting(std::function<void()> often) { often_ = std::move(often); }
+
   // From whoever has the connection. The question is wholly on its way: it may be acted upon.
   void Sent(uint32_t number);
   // kCorrupt: no answer to any question that waits for one.
@@ -43,6 +47,8 @@ class RemoteCoordination final : public Coordination {
   // The operation is given up on request: tells so, once, and not on the way back. A question that waits goes
   // on waiting, since the coordinator may have answered it already.
   void Cancel();
+  // The processes of this rank are gone: no question is asked for them any more, and the others hear of it.
+  void TaskEnded();
 
  private:
   struct Waiting {
@@ -54,10 +60,12 @@ class RemoteCoordination final : public Coordination {
   Result<QuestionAnswer> Ask(Question question, const Deadline& deadline);
   Result<std::vector<bool>> ClaimSome(std::span<const Hash128> chunks);
   Status AwaitAnswer(std::unique_lock<std::mutex>& lock, uint32_t number, const Deadline& deadline);
+  void WaitSome(std::unique_lock<std::mutex>& lock, QuestionKind kind, Duration left);
   void Tell(std::unique_lock<std::mutex> lock, const Status& failure);
 
   const Send send_;
   const Duration patience_, grace_;
+  std::function<void()> often_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   uint32_t next_ = 1;
@@ -66,6 +74,7 @@ class RemoteCoordination final : public Coordination {
   // The coordinator knows why this rank goes back: it has said so itself, or was told.
   bool known_ = false;
   bool going_back_ = false;
+  bool ended_ = false;
 };
 
 }  // namespace stasis

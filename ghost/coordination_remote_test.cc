@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <future>
@@ -259,6 +260,44 @@ TEST(CoordinationRemoteTest, TheWayBackIsNotGivenUp) {
   EXPECT_EQ(other.Next().kind, QuestionKind::kFail);
   other.rank().Cancel();
   EXPECT_TRUE(other.empty());
+}
+
+TEST(CoordinationRemoteTest, TheEndOfTheTaskIsToldToWhoWaitsForIt) {
+  Coordinator other;
+  std::future<Status> vote = Voting(other, VotePoint::kHeld);
+  Question question = other.Next();
+  other.rank().TaskEnded();
+  Question told = other.Next();
+  EXPECT_EQ(told.failure.ToString(), "PEER_DIED: the task has ended");
+  other.Answer(Coordinator::To(question, told.failure));
+  EXPECT_EQ(vote.get().code(), StatusCode::kPeerDied);
+  EXPECT_FALSE(other.rank().lost());
+  other.rank().Fail(told.failure);
+  EXPECT_TRUE(other.empty()) << "told once";
+}
+
+TEST(CoordinationRemoteTest, NothingIsAskedForATaskThatHasEnded) {
+  Coordinator other;
+  other.rank().TaskEnded();
+  EXPECT_TRUE(other.empty()) << "the operation may have ended it";
+  EXPECT_EQ(other.rank().Vote(VotePoint::kHeld, Soon()).code(), StatusCode::kPeerDied);
+  EXPECT_TRUE(other.empty());
+  other.rank().Fail(Status(StatusCode::kPeerDied, "the task has ended"));
+  EXPECT_EQ(other.Next().kind, QuestionKind::kFail);
+}
+
+TEST(CoordinationRemoteTest, WhoWaitsLooksAroundNowAndThen) {
+  Coordinator other;
+  std::promise<void> looked;
+  std::atomic<int> looks{0};
+  other.rank().WhileWaiting([&] {
+    if (looks++ == 0) looked.set_value();
+  });
+  std::future<Status> vote = Voting(other, VotePoint::kHeld);
+  Question question = other.Next();
+  looked.get_future().wait();
+  other.Answer(Coordinator::To(question));
+  EXPECT_TRUE(vote.get().ok());
 }
 
 TEST(CoordinationRemoteTest, ADeadlineThatPassesIsTheEndOfTheCoordinator) {

@@ -166,6 +166,9 @@ Status Job::BeginMigrate() {
 
 Status Job::Begin(std::vector<Step>* plan) {
   const Request& request = op_.request;
+  if (in_doubt_) return BeginInDoubt(plan);
+  if (request.in_doubt != InDoubt::kNone)
+    return Status(StatusCode::kFailedPrecondition, "task " + config_.name + " is not in doubt");
   bool is_held = phase_ == Phase::kHeld;
   if (request.verb != Verb::kRestore && phase_ == Phase::kAbsent) {
     return Status(StatusCode::kFailedPrecondition, "task " + config_.name + " has ended");

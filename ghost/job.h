@@ -6,6 +6,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -36,6 +37,17 @@
 
 namespace stasis {
 
+// What a rank has to do with the others of its job in an operation that began while it ran.
+enum class Bond : int {
+  kNone = 0,  // it may go back by itself
+  kCast,      // it has told, or is about to tell, that it stands still
+  kTogether,  // all give their communicators up: it goes on and back with the others only
+  kOver,      // they have them again
+  kEnding,    // all are in an image, and end
+};
+const char* BondName(Bond bond);
+bool FindBond(const std::string& name, Bond* bond);
+
 class Job {
  public:
   static Result<std::unique_ptr<Job>> Load(const GhostArguments& arguments);
@@ -51,7 +63,11 @@ class Job {
   // Makes the running operation stop at the next place where it can.
   void Cancel() { cancel_.Set(); }
 
-  bool held() const { return phase_ == Phase::kHeld; }
+  // The task stands still until it is asked for something else. Any thread.
+  bool held() const { return phase_ == Phase::kHeld || in_doubt_; }
+  // Any thread.
+  Phase phase() const { return phase_; }
+  const std::optional<JobRank>& rank() const { return config_.rank; }
   // Signals that a frozen task cannot take by itself wait for it: thaws it.
   void DeliverSignals();
   // While held: the task's first process, to notice its end.
@@ -75,9 +91,10 @@ class Job {
   // What exists only while an operation runs.
   struct Operation {
     Request request;
-    bool active = false;           // its result has not been reported yet
-    bool taken_over = false;       // from a ghost that died in it
-    bool undoing = false;          // on the way back to the goal
+    bool active = false;      // its result has not been reported yet
+    bool taken_over = false;  // from a ghost that died in it
+    bool undoing = false;     // on the way back to the goal
+    Bond bond = Bond::kNone;
     Phase goal = Phase::kRunning;  // where a failure leads back to
     Progress* progress = nullptr;
     Answer answer;
@@ -100,6 +117,7 @@ class Job {
     std::optional<uint64_t> log_size;              // of output.log at the dump, when it was open
     std::map<std::string, uint64_t> sizes_before;  // of files that are appended to, before the dump
     bool committed = false;
+    bool unwanted = false;                  // the image is committed, and not to be
     MonotonicTime asked_at{};               // to stand still
     Deadline still_by = Deadline::Never();  // for that
     MonotonicTime stopped_at{};
@@ -133,12 +151,27 @@ class Job {
   Status Take(Step step);
   Status Do(Step step);
   void Undo();
-  Status Vote(Step step);
   void TryBack(Phase goal);
   void Report(const Status& status);
+  const char* StateName() const;
   void FillAnswer();
   void FillCheckpoint();
   void FillActive();
+
+  // job_votes.cc: what all ranks do or none does
+  Status VoteAfter(Step step);
+  Status Vote(VotePoint point);
+  Status TakeVote(VotePoint point, Status status);
+  void NoteEnding();
+  Status Hold();
+  Status WhyItFailed(Status status) const;
+  Phase BackTo() const;
+  void GiveUpForTheWayBack();
+  Status VoteOnTheWayBack(Step step);
+  void DropUnwantedImage();
+  bool StaysInDoubt();
+  Status BeginInDoubt(std::vector<Step>* plan);
+  Status AdoptInDoubt();
 
   // job_guardian.cc: what another ghost needs to go on, and going on
   Status Publish(std::optional<Step> step, bool with_fds);
@@ -181,7 +214,9 @@ class Job {
   Result<TaskState> StateOf(Member& member);
 
   // job_ranks.cc: steps in which processes wait for each other
+  bool CoordinatorLost() const { return coordination_ != nullptr && coordination_->lost(); }
   bool DecidesAlone() const { return coordination_ == nullptr; }
+  // What the task's processes and those of the other ranks decide together.
   Coordination& Decisions() { return coordination_ != nullptr ? *coordination_ : alone_; }
   std::vector<Member*> AllMembers() const;
   Result<std::vector<Member*>> MembersIn(TaskState state);
@@ -191,7 +226,7 @@ class Job {
   Status Quiesce();
   Status StandStill();
   Status FindCut(bool again);
-  Status Hold();
+  Status HoldMembers();
   Status GiveUp();
   void NoteQuiesced(const std::vector<TaskQuiesced>& answers);
   Status Rejoin();
@@ -241,7 +276,8 @@ class Job {
   TaskProcess process_;
   std::string criu_;
 
-  Phase phase_ = Phase::kRunning;
+  std::atomic<Phase> phase_{Phase::kRunning};
+  std::atomic<bool> in_doubt_{false};  // drained, and the others may have been told anything
   Residency residency_ = Residency::kDevice;
   bool want_freeze_ = true;
   bool restored_ = false;      // the processes were restored since they released

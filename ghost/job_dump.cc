@@ -321,9 +321,7 @@ Status Job::Commit() {
   RETURN_IF_ERROR(OnDisk(op_.writer->Prepare(ManifestJson(op_.manifest))));
   // What is in the store by now is nobody's if this is as far as it gets.
   bool untidy = std::exchange(untidy_, true);
-  if (coordination_) {
-    RETURN_IF_ERROR(coordination_->Vote(VotePoint::kSaved, Deadline::After(op_.request.patience)));
-  }
+  RETURN_IF_ERROR(Vote(VotePoint::kSaved));
   RETURN_IF_ERROR(OnDisk(op_.writer->Commit()));
   untidy_ = untidy;
   op_.committed = true;

@@ -63,6 +63,7 @@ Status Job::CancelTask() {
   frozen_ = Frozen();
   RETURN_IF_ERROR(EndTask(op_.request.grace));
   phase_ = Phase::kAbsent;
+  in_doubt_ = false;
   guard_.Dismiss();
   op_.answer.fields["what"] = "task";
   return Status();
@@ -74,6 +75,7 @@ void Job::TaskEnded() {
   holdings_.Clear();
   members_.clear();
   phase_ = Phase::kAbsent;
+  in_doubt_ = false;
   guard_.Dismiss();
   SetRecord("ended");
 }

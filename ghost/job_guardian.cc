@@ -12,6 +12,7 @@ Json Job::StateJson(std::optional<Step> step) const {
   return {{"phase", PhaseName(phase_)},
           {"step", step ? StepName(*step) : ""},
           {"goal", PhaseName(op_.goal)},
+          {"bond", BondName(in_doubt_ ? Bond::kCast : op_.bond)},
           {"active", op_.active},
           {"residency", ResidencyName(residency_)},
           {"freeze", want_freeze_},
@@ -39,7 +40,7 @@ Status Job::Publish(std::optional<Step> step, bool with_fds) {
 
 void Job::GuardDied() {
   guard_.Forget();
-  if (phase_ != Phase::kHeld) return;
+  if (!held()) return;
   Log(LogLevel::kWarning, "the guardian has died; starting another");
   Status status = Publish(std::nullopt, true);
   if (!status.ok()) Log(LogLevel::kError, "guardian: " + status.ToString());
@@ -53,6 +54,8 @@ Status Job::Adopt(Adopted adopted) {
                FindResidency(fields.String("residency"), &residency_);
   std::string step_name = fields.String("step");
   known = known && (step_name.empty() || FindStep(step_name, &step));
+  Bond bond = Bond::kNone;
+  known = known && FindBond(fields.String("bond"), &bond);
   bool active = fields.Bool("active");
   want_freeze_ = fields.Bool("freeze");
   restored_ = fields.Bool("restored");
@@ -78,12 +81,19 @@ Status Job::Adopt(Adopted adopted) {
   // This process may die as its predecessor did.
   op_.active = active;
   op_.taken_over = active;
+  op_.bond = bond;
   RETURN_IF_ERROR(guard_.Start());
   RETURN_IF_ERROR(Publish(std::nullopt, true));
   Status status;
-  if (phase == Phase::kHeld && !active) {
+  if (phase == Phase::kDrained && bond == Bond::kCast) status = AdoptInDoubt();
+  if (bond == Bond::kEnding) {
+    status = EndTask(Duration::zero());
+    if (status.ok()) phase_ = Phase::kAbsent;
+  } else if (phase == Phase::kHeld && !active) {
     members_.resize(holdings_.members.size());
-  } else {
+  } else if (!in_doubt_) {
+    // The coordinator that led the operation takes this ghost for lost.
+    if (bond == Bond::kTogether && goal == Phase::kRunning) goal = Phase::kHeld;
     status = Recover(goal, adopted.state);
     // A program that has run on by itself may have come to its end meanwhile.
     if (!status.ok() && !TaskAlive()) {
@@ -99,7 +109,7 @@ Status Job::Adopt(Adopted adopted) {
     Status told = Publish(std::nullopt, true);
     if (status.ok()) status = std::move(told);
   }
-  SetRecord(phase_ == Phase::kRunning ? "running" : phase_ == Phase::kAbsent ? "ended" : "paused");
+  SetRecord(StateName());
   return status;
 }
 

@@ -149,10 +149,7 @@ Status Job::FindCut(bool again) {
   }
 }
 
-// From now on the processes stand still even without this ghost, whatever becomes of it.
-Status Job::Hold() {
-  if (!guard_.running()) RETURN_IF_ERROR(guard_.Start());
-  RETURN_IF_ERROR(Publish(std::nullopt, false));
+Status Job::HoldMembers() {
   return AskAll(AllMembers(), TaskMessage::kHold, {}, Deadline::After(kPromptTime), nullptr, nullptr);
 }
 

@@ -140,9 +140,7 @@ Status Job::LoadImageMemory() {
 
 // What other ranks have read, once all have.
 Status Job::FetchMemory() {
-  if (coordination_) {
-    RETURN_IF_ERROR(coordination_->Vote(VotePoint::kLoaded, Deadline::After(op_.request.patience)));
-  }
+  RETURN_IF_ERROR(Vote(VotePoint::kLoaded));
   if (!op_.fan_out) return Status();
   RETURN_IF_ERROR(Fault(FaultPoint::kLoadInside));
   return op_.fan_out->Fetch(*gpu_, holdings_, {op_.progress, &cancel_});

@@ -22,40 +22,14 @@ bool ChangesDescriptors(Step step) {
          step == Step::kMove || step == Step::kRevive;
 }
 
-// What all ranks have done before any goes on behind this step.
-bool FindVote(Step step, Verb verb, VotePoint* point) {
-  switch (step) {
-    case Step::kQuiesce:
-      *point = VotePoint::kDrained;
-      return true;
-    case Step::kFreeze:
-      *point = VotePoint::kHeld;
-      return verb == Verb::kPause;
-    case Step::kDump:
-      *point = VotePoint::kDumped;
-      return true;
-    case Step::kCommit:
-      *point = VotePoint::kCommitted;
-      return true;
-    case Step::kAttach:
-      *point = VotePoint::kRevived;
-      return true;
-    case Step::kRejoin:
-      *point = VotePoint::kJoined;
-      return true;
-    default:
-      return false;
-  }
-}
-
 }  // namespace
 
 Json Job::Run(const Request& request, Progress& progress, Coordination* coordination) {
   // Each start means that one more process has begun to use devices, which happens once in its life.
   constexpr int kStarts = 4;
   cancel_.Clear();
-  bool newcomer = false;
   coordination_ = coordination;
+  bool newcomer = false;
   Json result = RunOnce(request, progress, &newcomer);
   for (int start = 1; start < kStarts && newcomer && DecidesAlone() && cancel_.Check().ok(); ++start) {
     Log(LogLevel::kInfo, "a process began to use devices during the operation, which starts over");
@@ -105,6 +79,7 @@ Json Job::RunOnce(const Request& request, Progress& progress, bool* newcomer) {
       status = Status();
     }
     if (!status.ok()) {
+      status = WhyItFailed(std::move(status));
       Decisions().Fail(status);
       Undo();
     }
@@ -155,17 +130,9 @@ Status Job::Walk(const std::vector<Step>& plan) {
     RETURN_IF_ERROR(FaultBefore(step));
     RETURN_IF_ERROR(Take(step));
     RETURN_IF_ERROR(FaultAfter(step));
-    RETURN_IF_ERROR(Vote(step));
+    RETURN_IF_ERROR(VoteAfter(step));
   }
   return Status();
-}
-
-Status Job::Vote(Step step) {
-  VotePoint point;
-  if (DecidesAlone() || !FindVote(step, op_.request.verb, &point)) return Status();
-  if (point == VotePoint::kDrained) RETURN_IF_ERROR(Hold());
-  Deadline patience = Deadline::After(op_.request.patience);
-  return Decisions().Vote(point, point == VotePoint::kDrained ? op_.still_by : patience);
 }
 
 Status Job::Do(Step step) {
@@ -232,6 +199,7 @@ void Job::TryBack(Phase goal) {
   op_.undoing = true;
   while (WayBack(phase_, goal, holdings_.extent_count() != 0, &step)) {
     Status status = Take(step);
+    if (status.ok()) status = VoteOnTheWayBack(step);
     if (status.ok()) continue;
     op_.answer.notes.push_back(std::string("undoing: ") + StepName(step) + ": " +
                                std::string(status.message()));
@@ -242,9 +210,11 @@ void Job::TryBack(Phase goal) {
 }
 
 void Job::Undo() {
+  if (StaysInDoubt()) return;
   if (op_.answer.left.empty()) op_.answer.left = "rolled-back";
   EndSnapshot();
   op_.writer.reset();
+  DropUnwantedImage();
   LetTcpGoOn(process_.init_pid, paths_.Dump() + "/" + kCriuFolder);
   (void)RemoveTree(paths_.Dump());
   if (!op_.old_extents.empty()) holdings_.PutBack(std::move(op_.old_extents));
@@ -252,8 +222,12 @@ void Job::Undo() {
   for (size_t i = 0; i < op_.old_placements.size() && i < holdings_.members.size(); ++i) {
     holdings_.members[i].placements = op_.old_placements[i];
   }
-  Phase goal = op_.goal;
-  TryBack(goal);
+  Phase goal = BackTo();
+  // Who has no processes any more has nothing that the others wait for.
+  if (goal == Phase::kAbsent || TaskAlive()) {
+    GiveUpForTheWayBack();
+    TryBack(goal);
+  }
   if (!TaskAlive() && phase_ != Phase::kAbsent) {
     op_.answer.left = "lost";
     TaskEnded();
@@ -262,7 +236,9 @@ void Job::Undo() {
     TryBack(Phase::kHeld);
     op_.answer.left = phase_ == Phase::kHeld ? "paused" : "lost";
   } else if (goal == Phase::kHeld && phase_ == Phase::kHeld) {
-    op_.answer.left = op_.request.verb == Verb::kResume ? "paused" : "rolled-back";
+    op_.answer.left = op_.request.verb == Verb::kResume || op_.goal != goal ? "paused" : "rolled-back";
+  } else if (goal == Phase::kDrained) {
+    op_.answer.left = "in-doubt";
   } else if (goal == Phase::kAbsent) {
     op_.answer.left = "unchanged";
   }
@@ -344,7 +320,14 @@ void Job::FillAnswer() {
   }
 }
 
+const char* Job::StateName() const {
+  if (phase_ == Phase::kRunning) return "running";
+  if (phase_ == Phase::kAbsent) return "ended";
+  return in_doubt_ ? "in-doubt" : "paused";
+}
+
 void Job::Report(const Status& status) {
+  if (phase_ != Phase::kDrained) in_doubt_ = false;
   {
     std::lock_guard lock(mutex_);
     record_.error = status.ok() ? "" : std::string(status.message());
@@ -352,10 +335,7 @@ void Job::Report(const Status& status) {
   }
   if (phase_ == Phase::kRunning || phase_ == Phase::kAbsent) guard_.Dismiss();
   if (status.ok()) FillAnswer();
-  SetRecord(phase_ == Phase::kHeld      ? "paused"
-            : phase_ == Phase::kRunning ? "running"
-            : phase_ == Phase::kAbsent  ? "ended"
-                                        : "paused");
+  SetRecord(StateName());
   if (!status.ok() && op_.committed) op_.answer.notes.push_back("image " + op_.image_id + " is complete");
   for (const SetAside& aside : op_.set_aside) op_.answer.notes.push_back(Note(aside));
   Log(status.ok() ? LogLevel::kInfo : LogLevel::kError,

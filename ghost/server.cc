@@ -73,7 +73,10 @@ void Server::Poll(int timeout_ms) {
   int ready = poll(waits.data(), waits.size(), timeout_ms);
   if (ready == 0 && !running_) return job_.DeliverSignals();
   if (ready < 0) return;
-  if (waits[3].revents != 0 && !running_) {
+  if (waits[3].revents != 0 && running_) {
+    meeting_->TaskEnded();
+    root_.Reset();
+  } else if (waits[3].revents != 0) {
     (void)waitpid(job_.root(), nullptr, WNOHANG);
     root_.Reset();
     return job_.TaskEnded();
@@ -94,8 +97,17 @@ void Server::Poll(int timeout_ms) {
   }
 }
 
+// The other ranks wait for one that ends while its ghost waits for them.
+void Server::WatchRank() {
+  root_.Reset();
+  if (!meeting_ || running_->request.verb == Verb::kRestore) return;
+  Result<Fd> root = OpenPidFd(job_.root());
+  if (root.ok()) root_ = *std::move(root);
+}
+
 void Server::WatchTask() {
-  if (running_ || !job_.held()) {
+  if (running_) return;
+  if (!job_.held()) {
     root_.Reset();
   } else if (!root_.valid()) {
     Result<Fd> root = OpenPidFd(job_.root());
@@ -204,13 +216,15 @@ std::unique_ptr<RemoteCoordination> Server::Meet(const Asked& asked) {
     posted.message.payload = std::move(question);
     Post(std::move(posted));
   };
-  return std::make_unique<RemoteCoordination>(std::move(send), asked.request.patience);
+  auto meeting = std::make_unique<RemoteCoordination>(std::move(send), asked.request.patience);
+  meeting->WhileWaiting([this] { job_.DeliverSignals(); });
+  return meeting;
 }
 
 void Server::Start(Asked asked) {
   running_ = asked;
   meeting_ = Meet(asked);
-  root_.Reset();
+  WatchRank();
   // Before anything is done: a client that has not heard this may ask another ghost.
   Post(asked.client, asked.request_id, kEvent, {{"phase", "begin"}, {"done", 0}, {"total", 0}});
   Flush();
@@ -237,6 +251,7 @@ void Server::Finish() {
   if (!result) return;
   worker_.join();
   meeting_.reset();
+  root_.Reset();
   Asked done = *std::exchange(running_, std::nullopt);
   Post(done.client, done.request_id, kResult, *result);
   Flush();
@@ -296,6 +311,9 @@ void Server::DropClients() {
 
 Json Server::StatusFields() {
   Json fields = RecordJson(job_.record());
+  fields["phase"] = PhaseName(job_.phase());
+  if (const std::optional<JobRank>& rank = job_.rank(); rank)
+    fields["job"] = {{"name", rank->job}, {"rank", rank->rank}, {"ranks", rank->ranks}};
   fields["operation"] = running_ ? VerbName(running_->request.verb) : "";
   fields["members"] = running_ ? Json::array() : job_.MemberStatus();
   return fields;

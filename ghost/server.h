@@ -66,6 +66,7 @@ class Server {
   void DropClients();
   Json StatusFields();
   void WatchTask();
+  void WatchRank();
 
   Job& job_;
   UnixListener listener_;

@@ -177,4 +177,23 @@ Status FaultAfter(Step step) {
   return Status();
 }
 
+namespace {
+
+constexpr FaultPoint kVoteFaults[][2] = {
+    {FaultPoint::kVoteDrainedBefore, FaultPoint::kVoteDrainedAfter},
+    {FaultPoint::kVoteHeldBefore, FaultPoint::kVoteHeldAfter},
+    {FaultPoint::kVoteDumpedBefore, FaultPoint::kVoteDumpedAfter},
+    {FaultPoint::kVoteSavedBefore, FaultPoint::kVoteSavedAfter},
+    {FaultPoint::kVoteCommittedBefore, FaultPoint::kVoteCommittedAfter},
+    {FaultPoint::kVoteLoadedBefore, FaultPoint::kVoteLoadedAfter},
+    {FaultPoint::kVoteRevivedBefore, FaultPoint::kVoteRevivedAfter},
+    {FaultPoint::kVoteJoinedBefore, FaultPoint::kVoteJoinedAfter},
+};
+
+}  // namespace
+
+Status FaultBefore(VotePoint point) { return Fault(kVoteFaults[static_cast<size_t>(point)][0]); }
+
+Status FaultAfter(VotePoint point) { return Fault(kVoteFaults[static_cast<size_t>(point)][1]); }
+
 }  // namespace stasis

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "ghost/coordination.h"
 #include "ghost/fault.h"
 
 namespace stasis {
@@ -86,6 +87,9 @@ std::vector<Step> RestorePlan();
 // The fault points around a step; OK for steps that have none.
 Status FaultBefore(Step step);
 Status FaultAfter(Step step);
+// Those around a vote: before it is cast, and after all have been told to go on.
+Status FaultBefore(VotePoint point);
+Status FaultAfter(VotePoint point);
 
 }  // namespace stasis
 

@@ -22,7 +22,7 @@ def points():
     with open(os.path.join(SOURCES, "ghost", "fault.h"), encoding="utf-8") as file:
         found = re.findall(r'X\(k\w+, "([a-z-]+)"\)', file.read())
     assert len(found) > 20, found
-    return found
+    return [point for point in found if not point.startswith("vote-")]  # a task of its own does not vote
 
 
 def expected_result():
