@@ -3,11 +3,13 @@ by a launcher."""
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
+import time
 
-from softgpu import built, die_with_parent
+from softgpu import LIBC, built, die_with_parent
 from stasis_job import GIVE_UP_SECONDS, Job, Site, VerbFailed
 
 
@@ -24,6 +26,33 @@ class RankSite(Site):
         launcher = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rank_launcher.py")
         self.start(name, sys.executable, "-B", launcher, str(ranks), *program, options=options, **extra)
         return RankTree(self, name, ranks)
+
+
+class GhostLog:
+    """What the ghost of a rank writes from now on."""
+
+    def __init__(self, rank):
+        self.path = rank.path("ghost.log")
+        self.offset = os.path.getsize(self.path) if os.path.exists(self.path) else 0
+        self.events = LIBC.inotify_init1(os.O_CLOEXEC)
+        in_modify, in_create = 0x2, 0x100
+        if self.events < 0 or LIBC.inotify_add_watch(self.events, os.fsencode(os.path.dirname(self.path)), in_modify | in_create) < 0:
+            raise OSError(f"cannot watch {self.path}")
+
+    def wait_for(self, text, seconds):
+        """Whether it has come by then."""
+        end = time.monotonic() + seconds
+        while True:
+            with contextlib.suppress(FileNotFoundError), open(self.path, encoding="utf-8", errors="replace") as log:
+                log.seek(self.offset)
+                if text in log.read():
+                    return True
+            if not select.select([self.events], [], [], max(0, end - time.monotonic()))[0]:
+                return False
+            os.read(self.events, 65536)
+
+    def close(self):
+        os.close(self.events)
 
 
 class Ranks:
@@ -84,6 +113,9 @@ class RankJob(Ranks):
     def pid(self, rank):
         return self.ranks[rank].process()["pid"]
 
+    def ghost_log(self, rank):
+        return GhostLog(self.ranks[rank])
+
 
 class RankTree(Ranks):
     def __init__(self, site, name, count):
@@ -101,6 +133,9 @@ class RankTree(Ranks):
 
     def wait_for_output(self, text):
         self.task.wait_for_output(text)
+
+    def ghost_log(self, _):
+        return GhostLog(self.task)
 
     def pid(self, rank):
         """By the environment that the launcher has given it."""

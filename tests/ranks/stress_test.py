@@ -24,9 +24,9 @@ SAMPLES = ("ddp_train", "pipeline_train", "tp_train")
 # Enough for the pauses of one job, and not for much more.
 STEPS = {"ddp_train": {2: 500, 4: 300, 8: 150}, "pipeline_train": {2: 300, 4: 150, 8: 80},
          "tp_train": {2: 500, 4: 300, 8: 150}}
-# What else happens to a rank, and how often of ten times: nothing; stopped just before; stopped meanwhile; stopped meanwhile for
+# What else happens to a rank, and how often of twenty times: nothing; stopped just before; stopped meanwhile; stopped meanwhile for
 # longer than the deadline.
-DISTURBANCES = ("none",) * 4 + ("delayed",) * 3 + ("stopped",) * 2 + ("held",)
+DISTURBANCES = ("none",) * 7 + ("delayed",) * 6 + ("stopped",) * 6 + ("held",)
 
 
 class Tally:
@@ -66,18 +66,20 @@ class Tally:
 
 
 class Disturber:
-    """What happens to one rank of a job around one pause."""
+    """What happens to one rank of a job around one verb."""
 
-    def __init__(self, job, chance):
+    def __init__(self, job, chance, kind, first_step):
         self.job = job
-        self.kind = chance.choice(DISTURBANCES)
+        self.kind = kind
         self.rank = chance.randrange(job.count)
+        self.first_step = first_step  # of the verb, as the ghost writes it
         self.before = chance.random() * 0.2
-        self.after = chance.random() * 0.1
-        self.length = DEADLINE_S + 1 if self.kind == "held" else 0.05 + chance.random() * 0.4
+        self.after = chance.random() * 0.15
+        self.length = DEADLINE_S + 1 if kind == "held" else 0.05 + chance.random() * 0.4
         self.thread = threading.Thread(target=self._meanwhile)
 
     def __enter__(self):
+        self.log = self.job.ghost_log(self.rank)
         if self.kind == "delayed":
             self._stop_for(self.before)
         if self.kind in ("stopped", "held"):
@@ -87,10 +89,12 @@ class Disturber:
     def __exit__(self, *_):
         if self.thread.ident is not None:
             self.thread.join()
+        self.log.close()
 
     def _meanwhile(self):
-        time.sleep(self.after)
-        self._stop_for(self.length)
+        if self.log.wait_for(self.first_step, DEADLINE_S):
+            time.sleep(self.after)
+            self._stop_for(self.length)
 
     def _stop_for(self, seconds):
         with contextlib.suppress(ProcessLookupError):  # it may have come to its end
@@ -116,7 +120,8 @@ class Stress(unittest.TestCase):
     def pause(self, job, chance, protocol):
         """False when the job has come to its end."""
         time.sleep(chance.random() * 0.3)
-        with Disturber(job, chance) as disturber:
+        kind = chance.choice(DISTURBANCES)
+        with Disturber(job, chance, kind, "step quiesce "):
             begin = time.monotonic()
             status, answer = job.call("pause", "--deadline", f"{DEADLINE_S}s", *self.options(protocol))
             seconds = time.monotonic() - begin
@@ -127,10 +132,11 @@ class Stress(unittest.TestCase):
             if answer["code"] != "TIMEOUT":
                 self.assertRegex(answer["message"], "is stopped by a signal", answer)
             self.assertIn(answer["left"], ("rolled-back", "unchanged"), answer)
-            print(f"{job.name} {protocol} {disturber.kind}: {answer['message']}", flush=True)
-        self.tallies[protocol].add(disturber.kind, status, answer, seconds)
+            print(f"{job.name} {protocol} {kind}: {answer['message']}", flush=True)
+        self.tallies[protocol].add(kind, status, answer, seconds)
         if status == 0:
-            job.verb("resume")
+            with Disturber(job, chance, chance.choice(("none", "none", "stopped")), "step attach "):
+                job.verb("resume")
         return True
 
     def disturb(self, job, chance):
@@ -153,16 +159,21 @@ class Stress(unittest.TestCase):
             self.assertEqual(job.wait(), 0, job.lines())
             self.assertEqual(job.lines(), sorted(expected.stdout.splitlines()))
 
+    def report(self, jobs):
+        print(f"\n{type(self).__name__}: seed {SEED}, {jobs} jobs, deadline {DEADLINE_S} s")
+        for protocol, tally in self.tallies.items():
+            print(tally.row(protocol), flush=True)
+
     def test_none_hangs_and_the_results_are_the_same(self):
         number = 0
         with RankSite("--gpus", "8", "--memory", "256MiB") as site:
             while min(tally.pauses() for tally in self.tallies.values()) < PAUSES:
                 self.check_job(site, number, random.Random(SEED * 1000 + number))
                 number += 1
+                if FULL and number % 10 == 0:
+                    self.report(number)
             self.assertEqual(site.memory_in_the_end(), [0] * 8)
-        print(f"\n{type(self).__name__}: seed {SEED}, {number} jobs, deadline {DEADLINE_S} s")
-        for protocol, tally in self.tallies.items():
-            print(tally.row(protocol))
+        self.report(number)
         committed, pauses = self.tallies["cut"].share()
         self.assertGreaterEqual(committed, 0.99 * pauses if FULL else 1)
 
