@@ -249,14 +249,20 @@ void CommandLine::AddGhostVerbs() {
 }
 
 void CommandLine::AddOthers() {
-  CLI::App* ps = AddVerb("ps", "list tasks", "Examples:\n  stasis ps\n  stasis ps --all --json");
+  CLI::App* ps = AddVerb("ps", "list tasks and jobs",
+                         "Examples:\n  stasis ps\n  stasis ps train\n  stasis ps --all --json");
+  ps->add_option("NAME", options_.name, "only this task, or this job with its ranks");
   ps->add_flag("-a,--all", options_.all, "also the tasks that have ended");
-  CLI::App* logs = AddVerb("logs", "print what a task has printed", "Example:\n  stasis logs -f train");
-  logs->add_option("NAME", options_.name, "the task")->required();
-  logs->add_flag("-f,--follow", options_.follow, "until the task ends");
-  CLI::App* rm = AddVerb("rm", "forget a task that has ended: its record, log and images",
+  ps->add_flag("-r,--ranks", options_.show_ranks, "also the ranks of jobs");
+  CLI::App* logs = AddVerb(
+      "logs", "print what a task, or each rank of a job, has printed",
+      "Of a job each line begins with its rank, [0]; NAME.0 is that rank alone.\n\nExamples:\n  stasis logs "
+      "-f train\n  stasis logs train.3");
+  logs->add_option("NAME", options_.name, "the task or job")->required();
+  logs->add_flag("-f,--follow", options_.follow, "until it ends");
+  CLI::App* rm = AddVerb("rm", "forget a task or job that has ended: its record, logs and images",
                          "Example:\n  stasis rm train");
-  rm->add_option("NAME", options_.name, "the task")->required();
+  rm->add_option("NAME", options_.name, "the task or job")->required();
   AddVerb("doctor", "say what works on this machine, and how to mend what does not",
           "Exits with 0 when `stasis run` works.\n\nExample:\n  stasis doctor --json");
   // Its options are its own program's, which explains them itself.

@@ -1,8 +1,11 @@
 #include "cli/job.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <map>
 
 namespace stasis {
@@ -77,7 +80,8 @@ void DescribeLive(const std::vector<RankFacts>& ranks, JobView* view) {
   }
   if (view->failed_rank >= 0 || gone > 0) {
     view->kind = JobCondition::kBroken;
-    view->text = "broken: " + CountsText(ranks);
+    view->text = view->failed_rank >= 0 ? fmt::format("broken (rank {})", view->failed_rank)
+                                        : "broken: " + CountsText(ranks);
     return;
   }
   std::optional<TaskCondition> common =
@@ -123,6 +127,16 @@ bool IsJob(const Folders& folders, const std::string& name) {
   return CheckTaskName(name).ok() && access((JobFolder(folders, name) + "/job.json").c_str(), F_OK) == 0;
 }
 
+Result<Fd> LockJob(const Folders& folders, const std::string& job) {
+  RETURN_IF_ERROR(MakeFolders(folders.run + "/jobs"));
+  std::string path = folders.run + "/jobs/" + job + ".lock";
+  Fd lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!lock.valid()) return ErrnoStatus(errno, "open " + path);
+  if (flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
+  if (errno != EWOULDBLOCK) return ErrnoStatus(errno, "lock " + path);
+  return Status(StatusCode::kFailedPrecondition, "an operation on job " + job + " is running");
+}
+
 std::optional<RankPlace> PlaceOf(const Json& task) {
   RankPlace place{TextField(task, "job"), static_cast<int>(IntegerField(task, "rank", -1)),
                   static_cast<int>(IntegerField(task, "ranks"))};
@@ -133,15 +147,14 @@ std::optional<RankPlace> PlaceOf(const Json& task) {
 Status RefuseRank(const TaskPaths& paths, const Json& task, std::string_view verb) {
   std::optional<RankPlace> place = PlaceOf(task);
   if (!place) return Status();
-  return Status(
-      StatusCode::kFailedPrecondition,
-      fmt::format("{} is rank {} of the job {}: `{}` of one rank alone would leave the others waiting for it",
-                  paths.name, place->rank, place->job, verb));
+  return Status(StatusCode::kFailedPrecondition,
+                fmt::format("{} is rank {} of the job {}: `{}` is for all of its ranks or for none",
+                            paths.name, place->rank, place->job, verb));
 }
 
 std::string RankRemedy(const Json& task, std::string_view verb) {
   std::optional<RankPlace> place = PlaceOf(task);
-  return place ? fmt::format("`stasis {} {}` does it to all of its ranks", verb, place->job) : "";
+  return place ? fmt::format("`stasis {} {}` does it", verb, place->job) : "";
 }
 
 Result<JobFacts> ReadJobFacts(const Folders& folders, const std::string& job) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/fd.h"
 #include "base/status.h"
 #include "cli/layout.h"
 #include "cli/task.h"
@@ -20,6 +21,9 @@ std::string RankName(std::string_view job, int rank);
 // True when there is a job of that name on record.
 bool IsJob(const Folders& folders, const std::string& name);
 
+// Keeps operations on the job away as long as the descriptor is open. kFailedPrecondition: one is running.
+Result<Fd> LockJob(const Folders& folders, const std::string& job);
+
 // Which rank of which job a task is, out of its task.json.
 struct RankPlace {
   std::string job;
@@ -27,8 +31,8 @@ struct RankPlace {
   int ranks = 0;
 };
 std::optional<RankPlace> PlaceOf(const Json& task);
-// kFailedPrecondition, with the job to name instead, for the task of a rank: what is done to one rank is done
-// to all of them.
+// kFailedPrecondition for the task of a rank: what is done to one rank is done to all of them. The remedy is
+// the verb on the job.
 Status RefuseRank(const TaskPaths& paths, const Json& task, std::string_view verb);
 std::string RankRemedy(const Json& task, std::string_view verb);
 

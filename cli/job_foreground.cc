@@ -7,8 +7,8 @@
 #include <cstring>
 #include <optional>
 
-#include "cli/ghost_client.h"
 #include "cli/job.h"
+#include "coordinator/job_operation.h"
 
 namespace stasis {
 namespace {
@@ -55,7 +55,8 @@ class Stay {
  private:
   size_t Left() const { return static_cast<size_t>(std::count(ends_.begin(), ends_.end(), std::nullopt)); }
   void Send(int signal);
-  void SendTo(const TaskPaths& paths, int signal);
+  bool IsPaused(size_t rank) const;
+  void Cancel();
   void TellFirst(const RankEnd& end, size_t left);
   void TellUnmanaged();
   bool AllAre(TaskCondition condition) const;
@@ -83,23 +84,31 @@ void SignalProgram(const Json& process, int signal) {
   kill(program, signal);
 }
 
-void Stay::SendTo(const TaskPaths& paths, int signal) {
-  Result<TaskFacts> facts = ReadTaskFacts(paths);
-  if (!facts.ok()) return;
-  if (DeriveCondition(*facts).condition != TaskCondition::kPaused) {
-    SignalProgram(facts->process, signal);
-    return;
-  }
-  // A frozen program cannot act on a signal.
-  context_.reporter.Note(paths.name + " is paused: ending it");
-  Result<GhostClient> ghost = GhostClient::Connect(paths, context_.folders, context_.files);
-  Status sent = ghost.ok() ? ghost->Send({{"verb", "cancel"}, {"job", job_.name}}) : ghost.status();
-  if (!sent.ok()) context_.reporter.Note("cannot end it: " + sent.ToString());
+bool Stay::IsPaused(size_t rank) const {
+  Result<TaskFacts> facts = ReadTaskFacts(job_.tasks[rank]);
+  return facts.ok() && DeriveCondition(*facts).condition == TaskCondition::kPaused;
+}
+
+// Frozen programs cannot act on a signal.
+void Stay::Cancel() {
+  context_.reporter.Note(job_.name + " is paused: ending it");
+  Result<JobRecord> record = ReadJobRecord(context_.folders.state, job_.name);
+  if (!record.ok()) return context_.reporter.Note("cannot end it: " + record.status().ToString());
+  JobRequest request;
+  request.verb = JobRequest::Verb::kCancel;
+  JobPlace place{context_.folders.state, context_.folders.run, context_.files.ghost};
+  Json result = JobOperation(place, *record, JobWatcher()).Run(request);
+  if (!BoolField(result, "ok")) context_.reporter.Note("cannot end it: " + TextField(result, "message", "?"));
 }
 
 void Stay::Send(int signal) {
+  bool paused = false;
+  for (size_t rank = 0; rank < ends_.size(); rank++) paused = paused || (!ends_[rank] && IsPaused(rank));
+  if (paused) return Cancel();
   for (size_t rank = 0; rank < ends_.size(); rank++) {
-    if (!ends_[rank]) SendTo(job_.tasks[rank], signal);
+    if (ends_[rank]) continue;
+    Result<Json> process = ReadJson(job_.tasks[rank].File("process.json"));
+    if (process.ok()) SignalProgram(*process, signal);
   }
 }
 

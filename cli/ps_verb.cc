@@ -1,13 +1,11 @@
-// `stasis ps`, `stasis logs`: what is on record.
+// `stasis ps`: what is on record.
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <chrono>
-#include <cstring>
 #include <ctime>
+#include <map>
+#include <set>
 
-#include "cli/foreground.h"
+#include "cli/job.h"
 #include "cli/task.h"
 #include "cli/values.h"
 #include "cli/verbs.h"
@@ -17,9 +15,9 @@ namespace {
 
 constexpr size_t kMaxCommandText = 48;
 
-std::string CommandText(const Json& task) {
+std::string CommandText(const std::vector<std::string>& argv) {
   std::string text;
-  for (const std::string& argument : TextsField(task, "argv")) text += (text.empty() ? "" : " ") + argument;
+  for (const std::string& argument : argv) text += (text.empty() ? "" : " ") + argument;
   for (char& c : text) {
     if (static_cast<unsigned char>(c) < ' ') c = ' ';
   }
@@ -70,76 +68,184 @@ Json Describe(const TaskPaths& paths, const TaskFacts& facts, const TaskView& vi
   return entry;
 }
 
+std::string Line(const std::string& name, const std::string& state, const std::string& pid,
+                 const std::string& device, const std::string& gpus, const std::string& age,
+                 const std::string& image, const std::string& command) {
+  return fmt::format("{:<20} {:<16} {:>8} {:<7} {:<6} {:>7} {:<8} {}\n", name, state, pid, device, gpus, age,
+                     image, command);
+}
+
+std::string AgeOf(int64_t created) { return AgeText(std::time(nullptr) - created); }
+std::string OrDash(const std::string& text) { return text.empty() ? "-" : text; }
+std::string GpusText(const std::vector<int>& gpus) { return gpus.empty() ? "all" : GpuListText(gpus); }
+
 std::string Row(const TaskPaths& paths, const TaskFacts& facts, const TaskView& view) {
   std::string pid = IsLive(view.condition) ? std::to_string(IntegerField(facts.process, "pid")) : "-";
-  std::string gpus = GpuListText(GpusOf(facts));
-  int64_t age = std::time(nullptr) - IntegerField(facts.task, "created");
-  return fmt::format("{:<20} {:<16} {:>8} {:<7} {:<6} {:>7} {:<8} {}\n", paths.name, StateText(view, facts),
-                     pid, TextField(facts.task, "device", "?"), gpus.empty() ? "all" : gpus, AgeText(age),
-                     view.last_image.empty() ? "-" : view.last_image, CommandText(facts.task));
+  return Line(paths.name, StateText(view, facts), pid, TextField(facts.task, "device", "?"),
+              GpusText(GpusOf(facts)), AgeOf(IntegerField(facts.task, "created")), OrDash(view.last_image),
+              CommandText(TextsField(facts.task, "argv")));
 }
 
-bool IsListed(TaskCondition condition, bool all) {
-  return all || IsLive(condition) || condition == TaskCondition::kCheckpointed;
+// What the ranks have in common of something, else "-".
+template <typename Of>
+std::string Common(const JobFacts& job, Of of) {
+  std::optional<std::string> common;
+  for (const RankFacts& rank : job.ranks) {
+    if (!rank.on_record) continue;
+    std::string here = of(rank);
+    if (common && *common != here) return "-";
+    common = here;
+  }
+  return common.value_or("-");
 }
 
-// The one task that a verb is about.
-Result<TaskFacts> FindTask(const Options& options, Context& context, TaskPaths* paths) {
+std::string ResidencyOf(const RankFacts& rank) { return TextField(rank.facts.status, "residency", "?"); }
+
+std::string JobStateText(const JobFacts& job, const JobView& view) {
+  if (view.name != TaskConditionName(TaskCondition::kPaused)) return view.text;
+  std::string residency = Common(job, ResidencyOf);
+  return residency == "-" ? view.text : fmt::format("{} ({})", view.name, residency);
+}
+
+std::string JobRow(const JobFacts& job, const JobView& view) {
+  std::string ranks = fmt::format("{} rank{}", job.ranks.size(), job.ranks.size() == 1 ? "" : "s");
+  std::string device =
+      Common(job, [](const RankFacts& rank) { return TextField(rank.facts.task, "device", "?"); });
+  std::string gpus = Common(job, [](const RankFacts& rank) { return GpusText(GpusOf(rank.facts)); });
+  return Line(job.record.name, JobStateText(job, view), ranks, device, gpus,
+              AgeOf(static_cast<int64_t>(job.record.created)), OrDash(job.last_image),
+              CommandText(job.record.argv));
+}
+
+std::string RankRow(const JobFacts& job, int rank) {
+  const RankFacts& facts = job.ranks[static_cast<size_t>(rank)];
+  std::string name = "  " + job.record.TaskOf(rank);
+  if (!facts.on_record) return Line(name, "missing", "-", "-", "-", "-", "-", "");
+  std::string pid =
+      IsLive(facts.view.condition) ? std::to_string(IntegerField(facts.facts.process, "pid")) : "-";
+  return Line(name, StateText(facts.view, facts.facts), pid, TextField(facts.facts.task, "device", "?"),
+              GpusText(GpusOf(facts.facts)), "", "-", "on " + job.record.NodeOf(rank).name);
+}
+
+Json DescribeRank(const JobFacts& job, int rank, const Context& context) {
+  const RankFacts& facts = job.ranks[static_cast<size_t>(rank)];
+  Json entry = {{"name", job.record.TaskOf(rank)}, {"state", "missing"}};
+  if (facts.on_record) {
+    entry = Describe(TaskPaths(context.folders, job.record.TaskOf(rank)), facts.facts, facts.view);
+    entry.erase("last_image");  // of use together with those of the other ranks only
+  }
+  entry["rank"] = rank;
+  entry["node"] = job.record.NodeOf(rank).name;
+  return entry;
+}
+
+Json DescribeJob(const JobFacts& job, const JobView& view, const Context& context) {
+  Json ranks = Json::array();
+  for (int rank = 0; rank < job.record.ranks(); rank++) ranks.push_back(DescribeRank(job, rank, context));
+  Json entry = {{"name", job.record.name},
+                {"state", view.name},
+                {"argv", job.record.argv},
+                {"created", job.record.created},
+                {"master_port", job.record.master_port},
+                {"last_image", job.last_image},
+                {"live", view.live},
+                {"ranks", ranks}};
+  if (view.name == TaskConditionName(TaskCondition::kExited)) entry["exit_code"] = view.exit_code;
+  if (view.name == TaskConditionName(TaskCondition::kKilled)) entry["signal"] = view.signal;
+  if (view.failed_rank >= 0) entry["failed_rank"] = view.failed_rank;
+  return entry;
+}
+
+bool IsListed(TaskCondition condition, const Options& options) {
+  return options.all || !options.name.empty() || IsLive(condition) ||
+         condition == TaskCondition::kCheckpointed;
+}
+
+bool IsListed(const JobView& view, const Options& options) {
+  bool checkpointed = view.kind == JobCondition::kSame && view.condition == TaskCondition::kCheckpointed;
+  return options.all || !options.name.empty() || view.live || checkpointed;
+}
+
+struct Listing {
+  Json tasks = Json::array();
+  Json jobs = Json::array();
+  std::map<std::string, std::string> rows;  // by name
+};
+
+void ListJob(const std::string& name, const Options& options, Context& context, Listing* listing) {
+  Result<JobFacts> job = ReadJobFacts(context.folders, name);
+  if (!job.ok()) {
+    if (job.status().code() != StatusCode::kNotFound) context.reporter.Note(job.status().ToString());
+    return;
+  }
+  JobView view = DeriveJobView(job->ranks);
+  if (!IsListed(view, options)) return;
+  listing->jobs.push_back(DescribeJob(*job, view, context));
+  std::string rows = JobRow(*job, view);
+  bool show_ranks = options.show_ranks || !options.name.empty();
+  for (int rank = 0; show_ranks && rank < job->record.ranks(); rank++) rows += RankRow(*job, rank);
+  listing->rows[name] = rows;
+}
+
+void ListTask(const std::string& name, const Options& options, Context& context, Listing* listing) {
+  TaskPaths paths(context.folders, name);
+  Result<TaskFacts> facts = ReadTaskFacts(paths);
+  if (!facts.ok()) {
+    // Being made or removed at this moment, or somebody else's.
+    if (facts.status().code() != StatusCode::kNotFound) context.reporter.Note(facts.status().ToString());
+    return;
+  }
+  TaskView view = DeriveCondition(*facts);
+  if (!IsListed(view.condition, options)) return;
+  listing->tasks.push_back(Describe(paths, *facts, view));
+  listing->rows[name] = Row(paths, *facts, view);
+}
+
+// The tasks of ranks are shown with their job.
+std::set<std::string> TasksOfJobs(const std::vector<std::string>& jobs, const Folders& folders) {
+  std::set<std::string> tasks;
+  for (const std::string& name : jobs) {
+    Result<JobRecord> record = ReadJobRecord(folders.state, name);
+    for (int rank = 0; record.ok() && rank < record->ranks(); rank++) tasks.insert(record->TaskOf(rank));
+  }
+  return tasks;
+}
+
+void ListAll(const Options& options, Context& context, Listing* listing) {
+  std::vector<std::string> jobs = ListJobs(context.folders.state);
+  std::set<std::string> ranks = TasksOfJobs(jobs, context.folders);
+  for (const std::string& name : jobs) ListJob(name, options, context, listing);
+  for (const std::string& name : ListTasks(context.folders)) {
+    if (ranks.count(name) == 0) ListTask(name, options, context, listing);
+  }
+}
+
+Status ListOne(const Options& options, Context& context, Listing* listing) {
   RETURN_IF_ERROR(CheckTaskName(options.name));
   context.reporter.set_task(options.name);
-  *paths = TaskPaths(context.folders, options.name);
-  return ReadTaskFacts(*paths);
+  if (IsJob(context.folders, options.name)) {
+    RETURN_IF_ERROR(ReadJobFacts(context.folders, options.name).status());
+    ListJob(options.name, options, context, listing);
+    return Status();
+  }
+  RETURN_IF_ERROR(ReadTaskFacts(TaskPaths(context.folders, options.name)).status());
+  ListTask(options.name, options, context, listing);
+  return Status();
 }
 
 }  // namespace
 
 int PsVerb(const Options& options, Context& context) {
-  Json entries = Json::array();
-  std::string table = fmt::format("{:<20} {:<16} {:>8} {:<7} {:<6} {:>7} {:<8} {}\n", "NAME", "STATE", "PID",
-                                  "DEVICE", "GPUS", "AGE", "IMAGE", "COMMAND");
-  for (const std::string& name : ListTasks(context.folders)) {
-    TaskPaths paths(context.folders, name);
-    Result<TaskFacts> facts = ReadTaskFacts(paths);
-    if (!facts.ok()) {
-      // Being made or removed at this moment, or somebody else's.
-      if (facts.status().code() != StatusCode::kNotFound) context.reporter.Note(facts.status().ToString());
-      continue;
-    }
-    TaskView view = DeriveCondition(*facts);
-    if (!IsListed(view.condition, options.all)) continue;
-    entries.push_back(Describe(paths, *facts, view));
-    table += Row(paths, *facts, view);
-  }
-  return context.reporter.Done({{"tasks", entries}}, table);
-}
-
-int LogsVerb(const Options& options, Context& context) {
-  TaskPaths paths(context.folders, "");
-  Result<TaskFacts> facts = FindTask(options, context, &paths);
-  if (!facts.ok()) return context.reporter.Fail(facts.status());
-  std::string path = paths.File("output.log");
-  if (context.reporter.json()) {
-    Result<std::string> text = ReadFile(path);
-    if (!text.ok()) return context.reporter.Fail(text.status());
-    return context.reporter.Done({{"log", path}, {"output", *text}}, "");
-  }
-  Result<LogFollower> log = LogFollower::Open(path, 0);
-  if (!log.ok()) return context.reporter.Fail(log.status());
-  if (!options.follow || !facts->alive) {
-    Result<bool> copied = log->Pump(STDOUT_FILENO);
-    return copied.ok() ? kExitOk : context.reporter.Fail(copied.status());
-  }
-  Result<TaskFollower> follower = TaskFollower::Create(paths);
-  if (!follower.ok()) return context.reporter.Fail(follower.status());
-  Result<SignalSource> signals = SignalSource::Create();
-  if (!signals.ok()) return context.reporter.Fail(signals.status());
-  FollowOptions follow;
-  follow.stop_when_unread = true;
-  // Who only looks must not end the task by leaving.
-  follow.on_signal = [](int signal) { _exit(128 + signal); };
-  Result<FollowResult> result = follower->Follow(IdentityOf(facts->process), *signals, follow);
-  bool unread = !result.ok() && result.status().code() == StatusCode::kPeerDied;
-  return result.ok() || unread ? kExitOk : context.reporter.Fail(result.status());
+  Listing listing;
+  Status status;
+  if (options.name.empty())
+    ListAll(options, context, &listing);
+  else
+    status = ListOne(options, context, &listing);
+  if (!status.ok()) return context.reporter.Fail(status);
+  std::string table = Line("NAME", "STATE", "PID", "DEVICE", "GPUS", "AGE", "IMAGE", "COMMAND");
+  for (const auto& [name, rows] : listing.rows) table += rows;
+  return context.reporter.Done({{"tasks", listing.tasks}, {"jobs", listing.jobs}}, table);
 }
 
 }  // namespace stasis

@@ -1,11 +1,12 @@
-// `stasis rm`: a task is forgotten with all that belongs to it.
+// `stasis rm`: a task, or a job, is forgotten with all that belongs to it.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 
+#include "base/files.h"
 #include "cli/image_names.h"
+#include "cli/job.h"
 #include "cli/task.h"
 #include "cli/verbs.h"
 
@@ -51,22 +52,70 @@ Status RemoveImages(const TaskPaths& paths, uint64_t* bytes, size_t* count, Cont
   return Status();
 }
 
-int RemoveTask(const TaskPaths& paths, Context& context) {
-  bool had_old = access(paths.old_images.c_str(), F_OK) == 0;
-  uint64_t bytes = BytesBelow(paths.folder) + BytesBelow(paths.old_images);
+struct Removed {
+  uint64_t bytes = 0;
   size_t images = 0;
-  Status removed = RemoveImages(paths, &bytes, &images, context);
-  if (!removed.ok()) return context.reporter.Fail(removed, "`stasis images verify` says what is wrong");
+  bool had_old = false;  // images of format version 1
+};
+
+// The record last: what fails before leaves a task that can be removed again.
+Status RemoveTask(const TaskPaths& paths, Removed* removed, Context& context) {
+  removed->had_old = removed->had_old || Exists(paths.old_images);
+  removed->bytes += BytesBelow(paths.folder) + BytesBelow(paths.old_images);
+  RETURN_IF_ERROR(RemoveImages(paths, &removed->bytes, &removed->images, context));
   std::error_code error;
-  // The record last: what fails before leaves a task that can be removed again.
   for (const std::string& folder : {paths.old_images, paths.run, paths.folder}) {
     std::filesystem::remove_all(folder, error);
-    if (error) return context.reporter.Fail(ErrnoStatus(error.value(), "remove " + folder));
+    if (error) return ErrnoStatus(error.value(), "remove " + folder);
   }
-  bool had_images = had_old || images > 0;
+  return Status();
+}
+
+// The job's images first: without those of a rank they are of no use.
+Status RemoveJob(const JobRecord& record, Removed* removed, Context& context) {
+  ASSIGN_OR_RETURN(std::vector<JobImage> images, ListJobImages(context.folders.state, record.name));
+  for (const JobImage& image : images) {
+    RETURN_IF_ERROR(RemoveJobImage(context.folders.state, record.name, image.id));
+  }
+  for (int rank = 0; rank < record.ranks(); rank++) {
+    RETURN_IF_ERROR(RemoveTask(TaskPaths(context.folders, record.TaskOf(rank)), removed, context));
+  }
+  removed->images = images.size();
+  std::string folder = JobFolder(context.folders, record.name);
+  removed->bytes += BytesBelow(folder);
+  std::error_code error;
+  std::filesystem::remove_all(folder, error);
+  return error ? ErrnoStatus(error.value(), "remove " + folder) : Status();
+}
+
+int ReportRemoved(const std::string& name, const Status& status, const Removed& removed, Context& context) {
+  if (!status.ok()) {
+    bool damaged = status.code() == StatusCode::kCorrupt;
+    return context.reporter.Fail(status, damaged ? "`stasis images verify` says what is wrong" : "");
+  }
+  bool had_images = removed.had_old || removed.images > 0;
   return context.reporter.Done(
-      {{"bytes", bytes}, {"images", images}},
-      fmt::format("removed {}{}, {}", paths.name, had_images ? " and its images" : "", SizeText(bytes)));
+      {{"bytes", removed.bytes}, {"images", removed.images}},
+      fmt::format("removed {}{}, {}", name, had_images ? " and its images" : "", SizeText(removed.bytes)));
+}
+
+int FailLive(const std::string& name, const std::string& state, Context& context) {
+  return context.reporter.Fail(
+      Errorf(StatusCode::kFailedPrecondition, "%s is %s", name.c_str(), state.c_str()),
+      "end it first: `stasis cancel " + name + "`");
+}
+
+int RmJob(const std::string& name, Context& context) {
+  context.reporter.set_task(name);
+  Result<Fd> lock = LockJob(context.folders, name);
+  if (!lock.ok()) return context.reporter.Fail(lock.status());
+  Result<JobFacts> job = ReadJobFacts(context.folders, name);
+  if (!job.ok()) return context.reporter.Fail(job.status());
+  JobView view = DeriveJobView(job->ranks);
+  if (view.live) return FailLive(name, view.text, context);
+  Removed removed;
+  Status status = RemoveJob(job->record, &removed, context);
+  return ReportRemoved(name, status, removed, context);
 }
 
 // The one task that the verb is about.
@@ -80,25 +129,34 @@ Result<TaskFacts> FindTask(const Options& options, Context& context, TaskPaths* 
 // Something is left of a task without a record.
 bool IsLeftOver(const TaskPaths& paths, const Folders& folders) {
   return !paths.name.empty() &&
-         (access(paths.folder.c_str(), F_OK) == 0 || access(paths.old_images.c_str(), F_OK) == 0 ||
-          HasStoredImages(paths, folders));
+         (Exists(paths.folder) || Exists(paths.old_images) || HasStoredImages(paths, folders));
+}
+
+// What is left of a job that is not on record any more is nobody's but its own.
+Status RefuseRankOfJob(const TaskPaths& paths, const TaskFacts& facts, const Folders& folders) {
+  std::optional<RankPlace> place = PlaceOf(facts.task);
+  if (!place || !IsJob(folders, place->job)) return Status();
+  return RefuseRank(paths, facts.task, "rm");
 }
 
 }  // namespace
 
 int RmVerb(const Options& options, Context& context) {
+  if (IsJob(context.folders, options.name)) return RmJob(options.name, context);
   TaskPaths paths(context.folders, "");
   Result<TaskFacts> facts = FindTask(options, context, &paths);
   bool left_over =
       !facts.ok() && facts.status().code() == StatusCode::kNotFound && IsLeftOver(paths, context.folders);
   if (!facts.ok() && !left_over) return context.reporter.Fail(facts.status());
-  TaskCondition condition = facts.ok() ? DeriveCondition(*facts).condition : TaskCondition::kCreated;
-  if (IsLive(condition)) {
-    return context.reporter.Fail(
-        Errorf(StatusCode::kFailedPrecondition, "%s is %s", paths.name.c_str(), TaskConditionName(condition)),
-        "end it first: `stasis cancel " + paths.name + "`");
+  if (facts.ok()) {
+    Status alone = RefuseRankOfJob(paths, *facts, context.folders);
+    if (!alone.ok()) return context.reporter.Fail(alone, RankRemedy(facts->task, "rm"));
   }
-  return RemoveTask(paths, context);
+  TaskCondition condition = facts.ok() ? DeriveCondition(*facts).condition : TaskCondition::kCreated;
+  if (IsLive(condition)) return FailLive(paths.name, TaskConditionName(condition), context);
+  Removed removed;
+  Status status = RemoveTask(paths, &removed, context);
+  return ReportRemoved(paths.name, status, removed, context);
 }
 
 }  // namespace stasis

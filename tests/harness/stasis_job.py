@@ -42,6 +42,11 @@ class Site:
 
     def __exit__(self, *_):
         try:
+            for job in self.jobs():
+                if job["live"]:
+                    self.call("cancel", job["name"])
+                for rank in job["ranks"]:
+                    Job(self, rank["name"]).wait_for_ghost_to_leave()
             for task in self.tasks():
                 if task.get("state") not in ("ended", "failed"):
                     self.call("cancel", task["name"])
@@ -113,6 +118,10 @@ class Site:
     def tasks(self):
         answer = self.ok("ps", "--all")
         return answer["tasks"] if isinstance(answer, dict) else answer
+
+    def jobs(self):
+        """Jobs of several ranks, each with its ranks."""
+        return self.ok("ps", "--all")["jobs"]
 
     def start(self, name, *program, options=(), **extra):
         """Starts a detached task."""
