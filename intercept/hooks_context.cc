@@ -1,4 +1,5 @@
 // Contexts: which there are, and which is current in each thread.
+#include "base/raw_log.h"
 #include "intercept/capture_streams.h"
 #include "intercept/gate.h"
 #include "intercept/libraries/handle_library.h"
@@ -8,6 +9,7 @@
 #include "replay/context_record.h"
 #include "replay/graph_records.h"
 #include "vmm/memory.h"
+#include "vmm/stand_in.h"
 
 namespace stasis::hooks {
 namespace {
@@ -32,7 +34,18 @@ void Gone(CUcontext visible) {
   libraries::ContextGone(visible);
 }
 
+// The first use of a device that the program saw at its start, and that has not come along to where it is
+// now.
+bool IsNotHere(CUdevice device, const char* call) {
+  if (!DeviceMapActive() || !IsStandIn(device)) return false;
+  RawLog(LogLevel::kError,
+         "%s: device %d of this program is not here: there are fewer devices than at its start", call,
+         device);
+  return true;
+}
+
 CUresult Retain(const Call& call, CUcontext* context, CUdevice device) {
+  if (IsNotHere(device, "cuDevicePrimaryCtxRetain")) return CUDA_ERROR_DEVICE_UNAVAILABLE;
   const CUresult result = call.Real<decltype(&::cuDevicePrimaryCtxRetain)>()(context, PhysicalDevice(device));
   if (result != CUDA_SUCCESS) return result;
   *context = replay::PrimaryRetained(device, *context);
@@ -68,6 +81,7 @@ void Created(const Call& call, CUcontext* context, unsigned flags, CUdevice devi
 }
 
 CUresult Create(const Call& call, CUcontext* context, unsigned flags, CUdevice device) {
+  if (IsNotHere(device, "cuCtxCreate")) return CUDA_ERROR_DEVICE_UNAVAILABLE;
   const CUresult result = call.Real<decltype(&::cuCtxCreate_v2)>()(context, flags, PhysicalDevice(device));
   if (result == CUDA_SUCCESS) Created(call, context, flags, device);
   return result;
@@ -121,6 +135,7 @@ CUresult cuCtxCreate_v2(const Call& call, CUcontext* pctx, unsigned int flags, C
 
 CUresult cuCtxCreate_v3(const Call& call, CUcontext* pctx, CUexecAffinityParam* paramsArray, int numParams,
                         unsigned int flags, CUdevice dev) {
+  if (IsNotHere(dev, "cuCtxCreate")) return CUDA_ERROR_DEVICE_UNAVAILABLE;
   const CUresult result =
       call.Real<decltype(&::cuCtxCreate_v3)>()(pctx, paramsArray, numParams, flags, PhysicalDevice(dev));
   if (result != CUDA_SUCCESS) return result;
@@ -131,6 +146,7 @@ CUresult cuCtxCreate_v3(const Call& call, CUcontext* pctx, CUexecAffinityParam* 
 
 CUresult cuCtxCreate_v4(const Call& call, CUcontext* pctx, CUctxCreateParams* ctxCreateParams,
                         unsigned int flags, CUdevice dev) {
+  if (IsNotHere(dev, "cuCtxCreate")) return CUDA_ERROR_DEVICE_UNAVAILABLE;
   const CUresult result =
       call.Real<decltype(&::cuCtxCreate_v4)>()(pctx, ctxCreateParams, flags, PhysicalDevice(dev));
   if (result != CUDA_SUCCESS) return result;

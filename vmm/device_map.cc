@@ -3,11 +3,14 @@
 #include <set>
 #include <utility>
 
+#include "vmm/stand_in.h"
+
 namespace stasis {
 namespace {
 
 struct Map {
   std::vector<TaskDevice> devices;
+  std::vector<bool> stand_in;  // of each of them
   bool hides_others = false;
   bool active = false;
 };
@@ -17,8 +20,20 @@ Map& TheMap() {
   return *map;
 }
 
+bool OwnsItsPlace(const std::vector<TaskDevice>& devices, size_t index) {
+  const TaskDevice& device = devices[index];
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (i == index || devices[i].physical_ordinal != device.physical_ordinal) continue;
+    if (devices[i].used || (!device.used && i < index)) return false;
+  }
+  return true;
+}
+
 void Refresh() {
   bool active = TheMap().hides_others;
+  TheMap().stand_in.clear();
+  for (size_t i = 0; i < TheMap().devices.size(); ++i)
+    TheMap().stand_in.push_back(!OwnsItsPlace(TheMap().devices, i));
   for (const TaskDevice& device : TheMap().devices)
     active |= device.virtual_ordinal != device.physical_ordinal;
   TheMap().active = active;
@@ -45,7 +60,8 @@ CUdevice ToVirtualDevice(CUdevice physical_device) {
   const std::vector<TaskDevice>& devices = TheMap().devices;
   if (devices.empty() || physical_device < 0) return physical_device;
   for (const TaskDevice& device : devices)
-    if (device.physical_ordinal == physical_device) return device.virtual_ordinal;
+    if (device.physical_ordinal == physical_device && !IsStandIn(device.virtual_ordinal))
+      return device.virtual_ordinal;
   return -1;
 }
 
@@ -66,12 +82,18 @@ Status PlaceDevices(const std::vector<TaskAttach::Placement>& placements) {
   }
   std::set<int32_t> used;
   for (const TaskDevice& device : devices)
-    if (!used.insert(device.physical_ordinal).second)
-      return Errorf(StatusCode::kInvalidArgument, "two devices of the program on device %d",
+    if (device.used && !used.insert(device.physical_ordinal).second)
+      return Errorf(StatusCode::kInvalidArgument, "two devices that the program uses on device %d",
                     device.physical_ordinal);
   TheMap().devices = std::move(devices);
   Refresh();
   return {};
+}
+
+bool IsStandIn(CUdevice virtual_device) {
+  const std::vector<bool>& stand_in = TheMap().stand_in;
+  return virtual_device >= 0 && static_cast<size_t>(virtual_device) < stand_in.size() &&
+         stand_in[static_cast<size_t>(virtual_device)];
 }
 
 void MarkDeviceUsed(int virtual_ordinal) {
