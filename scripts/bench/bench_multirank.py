@@ -19,7 +19,7 @@ RUNS = int(os.environ.get("STASIS_BENCH_RUNS", "3"))
 RANKS = tuple(int(n) for n in os.environ.get("STASIS_BENCH_RANKS", "1,2,4,8").split(","))
 MIB = 2**20
 # 73 MiB of weights, momentum and gradients. In the middle of a step the ranks differ in the gradients of one layer.
-MODEL = ["--width", "384", "--layers", "32", "--batch", "4", "--rows", "4096"]
+MODEL = ["--width", "384", "--layers", "32", "--batch", "4", "--rows", "4096", "--lr", "0.0005"]
 ENDLESS = ["--steps", "100000000", "--log-every", "1", "--pace-ms", "200"]
 PROGRAM = "samples/ddp_train"
 # The first step is behind it, so that momentum is there.
@@ -76,7 +76,7 @@ def job_sample(node, ranks, *options):
         job.wait()
         clear_cache(site)
         start = time.monotonic()
-        restored = job.verb("restore")
+        restored = job.verb("restore", "--detach")
         seconds = time.monotonic() - start
         job.verb("cancel")
         job.wait()
@@ -101,7 +101,7 @@ def alone_sample(node, ranks):
         for site in sites:
             clear_cache(site)
         start = time.monotonic()
-        restored = all_of("restore")
+        restored = all_of("restore", "--detach")
         seconds = time.monotonic() - start
         all_of("cancel")
         for job in jobs:

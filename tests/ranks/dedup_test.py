@@ -9,11 +9,11 @@ from stasis_ranks import RankSite, built
 MIB = 2**20
 RANKS = 4
 CHUNK = 64 << 10
-# 16 MiB of weights, momentum and gradients, of which the ranks may differ in the gradients of one layer, and half a MiB of
-# activations each.
-MODEL = ["--width", "256", "--layers", "16", "--batch", "4", "--rows", "1024"]
+# 8 MiB of weights and momentum, and as much of gradients, of which those of the layers that are still to come in a step are zero
+# and those of one layer are each rank's own, as is half a MiB of activations.
+MODEL = ["--width", "256", "--layers", "16", "--batch", "4", "--rows", "1024", "--lr", "0.001"]
 OF_A_LAYER = 256 * 256 * 8
-STATE = 15 * 256 * 256 * 16
+STATE = 14 * 256 * 256 * 8
 OWN = OF_A_LAYER + MIB
 STEPS = 12
 
@@ -53,7 +53,7 @@ class Dedup(unittest.TestCase):
     def test_what_all_have_leaves_the_devices_once_and_is_written_once(self):
         one, four = (self.checkpoint_in_a_store_of_its_own(ranks, "--device-hash", "on") for ranks in (1, RANKS))
         self.assertGreater(four["active_bytes"], RANKS * STATE)
-        self.assertLess(four["copied_bytes"], one["copied_bytes"] + RANKS * OWN, (one, four))
+        self.assertLess(four["copied_bytes"], 2 * STATE + RANKS * OWN, (one, four))
         self.assertGreater(four["other_ranks_bytes"], (RANKS - 1) * (STATE - OWN), four)
         print(f"copied {one['copied_bytes'] / MIB:.1f}, {four['copied_bytes'] / MIB:.1f} MiB; "
               f"written {one['added_bytes'] / MIB:.1f}, {four['added_bytes'] / MIB:.1f} MiB")
@@ -69,12 +69,12 @@ class Dedup(unittest.TestCase):
         job = self.start("job", RANKS, "--steps", str(STEPS))
         saved = job.verb("checkpoint", "--stop")
         job.wait()
-        restored = job.verb("restore")
-        self.assertLess(restored["read_bytes"], STATE + RANKS * OWN + MIB, restored)
+        restored = job.verb("restore", "--detach")
+        self.assertLess(restored["read_bytes"], 2 * STATE + RANKS * OWN, restored)
         self.assertGreater(restored["fanned_out_bytes"], (RANKS - 1) * (STATE - OWN), restored)
         for rank in restored["ranks"]:
             self.assertGreater(rank["read_bytes"], STATE // 10, "the ranks take turns")
-        self.assertEqual(job.wait(), [0] * RANKS)
+        self.assertEqual(job.wait(), 0)
         self.assertEqual(job.lines(), sorted(expected.stdout.splitlines()))
         self.assertGreater(saved["active_bytes"], RANKS * STATE)
 
@@ -89,7 +89,7 @@ class Dedup(unittest.TestCase):
         self.site.collect()
         self.assertEqual(self.site.images("verify")["damages"], [])
         self.end(job)
-        job.verb("restore")
+        job.verb("restore", "--detach")
         self.end(job)
 
     def test_damage_of_what_all_share_is_named_and_nobody_comes_back(self):
@@ -105,7 +105,7 @@ class Dedup(unittest.TestCase):
             for at in range(4096, size // 2, CHUNK):
                 file.seek(at)
                 file.write(random.randbytes(64))
-        status, answer = job.call("restore")
+        status, answer = job.call("restore", "--detach")
         self.assertNotEqual(status, 0)
         self.assertEqual(answer["code"], "CORRUPT", answer)
         self.assertIn(pack, answer["message"])
