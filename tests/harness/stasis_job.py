@@ -199,10 +199,15 @@ class Job:
             with contextlib.suppress(FileNotFoundError), open(os.path.join(self.site.run_dir, "tasks", self.name, lock), "rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
         try:
-            pidfd = os.pidfd_open(self.read_json("status.json")["ghost_pid"])
+            ghost = self.read_json("status.json")["ghost_pid"]
+            pidfd = os.pidfd_open(ghost)
         except (FileNotFoundError, ProcessLookupError, KeyError):
             return
         try:
+            # The number may be somebody else's by now.
+            with open(f"/proc/{ghost}/cmdline", "rb") as command:
+                if b"stasis-ghost" not in command.read():
+                    return
             if not select.select([pidfd], [], [], timeout)[0]:
                 raise AssertionError(f"the ghost of {self.name} is still there after {timeout} s")
         finally:
