@@ -220,9 +220,11 @@ struct Joined {
 };
 
 std::string Numbers(const std::vector<int32_t>& ranks) {
+  constexpr size_t kNamed = 16;
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < ranks.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
-  return text;
+  for (size_t i = 0; i < std::min(ranks.size(), kNamed); ++i)
+    text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  return ranks.size() <= kNamed ? text : text + " and " + std::to_string(ranks.size() - kNamed) + " more";
 }
 
 Status CheckJoined(const Joined& joined) {

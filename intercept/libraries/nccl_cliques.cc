@@ -227,14 +227,19 @@ struct Joining {
   Deadline deadline;
 };
 
+// "1, 3", and at most so many.
 std::string Elsewhere(const Whole& clique) {
+  constexpr int kNamed = 16;
   std::string text;
-  for (int rank = 0; rank < clique.size; ++rank) {
+  int named = 0;
+  for (int rank = 0; rank < clique.size && named < kNamed; ++rank) {
     const bool here = std::any_of(clique.comms.begin(), clique.comms.end(),
                                   [rank](const CommPtr& comm) { return comm->rank == rank; });
-    if (!here) text += (text.empty() ? "" : ", ") + std::to_string(rank);
+    if (here) continue;
+    text += (named++ == 0 ? "" : ", ") + std::to_string(rank);
   }
-  return text;
+  const int rest = clique.size - static_cast<int>(clique.comms.size()) - named;
+  return rest == 0 ? text : text + " and " + std::to_string(rest) + " more";
 }
 
 Status InitRank(const CommPtr& comm, const ncclUniqueId& id, ncclComm_t* made) {
