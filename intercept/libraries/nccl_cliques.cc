@@ -30,6 +30,13 @@ namespace stasis::nccl {
 namespace {
 
 constexpr std::chrono::seconds kInitTime(60);
+constexpr std::chrono::seconds kSpendTime(5);
+
+// Ids that were reported and have not been used. Of the control thread.
+std::map<uint64_t, ncclUniqueId>& Reported() {
+  static std::map<uint64_t, ncclUniqueId>* const reported = new std::map<uint64_t, ncclUniqueId>;
+  return *reported;
+}
 
 // The ranks of one communicator in this process that the program has not destroyed, by rank.
 struct Whole {
@@ -240,6 +247,22 @@ std::string Elsewhere(const Whole& clique) {
   }
   const int rest = clique.size - static_cast<int>(clique.comms.size()) - named;
   return rest == 0 ? text : text + " and " + std::to_string(rest) + " more";
+}
+
+// The library keeps a thread and a socket for an id until a communicator is made of it: one of a single rank
+// ends them, too.
+void Spend(const CommRecord& comm, const ncclUniqueId& id) {
+  const DeviceOf device(comm);
+  if (!device.status().ok()) return;
+  Handles handles;
+  Watchdog watchdog(Deadline::After(kSpendTime), [&handles] { handles.Abort(); });
+  ncclComm_t made = nullptr;
+  (void)Real().ncclGroupStart();
+  (void)Real().ncclCommInitRank(&made, 1, id, 0);
+  if (made != nullptr) handles.Add(made);
+  handles.Start();
+  (void)Real().ncclGroupEnd();
+  if (!watchdog.Stop() && made != nullptr) (void)Real().ncclCommAbort(made);
 }
 
 Status InitRank(const CommPtr& comm, const ncclUniqueId& id, ncclComm_t* made) {
@@ -457,7 +480,10 @@ Result<std::vector<CommReport>> ReportCliques() {
     CommReport report = {clique.key, clique.size, clique.comms.front()->made_by, {}, {}};
     for (const CommPtr& comm : clique.comms) report.ranks.push_back(comm->rank);
     if (report.ranks.front() == 0) {
+      if (const auto unused = Reported().find(clique.key); unused != Reported().end())
+        Spend(*clique.comms.front(), unused->second);
       ASSIGN_OR_RETURN(const ncclUniqueId id, NewId(clique));
+      Reported()[clique.key] = id;
       report.id = Bytes(id);
     }
     reports.push_back(std::move(report));
@@ -481,6 +507,7 @@ Status RejoinCliques(const CommRejoin& rejoin) {
       return false;
     }
     std::memcpy(joining->id.internal, id->second.data(), std::min(id->second.size(), kCommIdBytes));
+    Reported().erase(clique.key);
     return true;
   });
 }

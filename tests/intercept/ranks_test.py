@@ -305,6 +305,7 @@ class RanksTest(unittest.TestCase):
         before = held()
         for _ in range(50 if FULL else 10):
             job.quiesce()
+            job.ids()  # of which nothing is made
             self.move(job, RECONSTRUCT)
         self.check_works(programs)
         self.assertEqual(held(), before)
