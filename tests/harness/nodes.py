@@ -71,6 +71,18 @@ class PlacedNode(Node):
                               capture_output=True, text=True, timeout=30, check=False)
 
 
+class OutsideNode(Node):
+    """Where `stasis` itself runs, which looks whether there are devices."""
+
+    def __init__(self, socket):
+        super().__init__("--gpus", "1", "--memory", "16MiB")
+        self.place = socket
+
+    def start_daemon(self):
+        self.socket = self.place
+        super().start_daemon()
+
+
 class Nodes:
     """Nodes by name: Nodes(a=["--gpus", "8"], b=[...])."""
 
@@ -87,6 +99,7 @@ class Nodes:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="stasis-nodes-"))
             self.socket = os.path.join(folder, "gpu", "softgpud.sock")
             os.mkdir(os.path.dirname(self.socket))
+            self.outside = stack.enter_context(OutsideNode(self.socket))
             self.router = Keeper(["--net"], "echo 1 > /proc/sys/net/ipv4/ip_forward")
             stack.callback(self.router.end)
             for number, (name, options) in enumerate(self.options.items(), 1):
@@ -129,7 +142,7 @@ class NodesSite(RankSite):
     def __init__(self, nodes):
         super().__init__(beside=None)
         self.nodes = nodes
-        self.node = next(iter(nodes.nodes.values()))
+        self.node = nodes.outside
         self.owns_node = False
 
     def write_nodes(self, **ranks):
@@ -137,9 +150,9 @@ class NodesSite(RankSite):
 
     def memory_in_the_end(self):
         used = []
-        for node in self.nodes.nodes.values():
-            self.node = node
+        for self.node in self.nodes.nodes.values():
             used += super().memory_in_the_end()
+        self.node = self.nodes.outside
         return used
 
 
