@@ -8,7 +8,9 @@
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -157,6 +159,39 @@ void EnterOwnFolder() {
     fprintf(stderr, "stasis-init: %s: %s\n", folder, strerror(errno));
 }
 
+bool SameFile(const struct stat& one, const struct stat& other) {
+  return one.st_dev == other.st_dev && one.st_ino == other.st_ino && one.st_rdev == other.st_rdev;
+}
+
+// The launcher opens them where it is itself. A place that it starts ranks in may have mounts of its own, and
+// CRIU looks there for the mount that a file was opened through.
+void OpenStandardFilesHere() {
+  struct stat output {
+  }, error{};
+  bool one = fstat(1, &output) == 0 && fstat(2, &error) == 0 && SameFile(output, error);
+  for (int fd = 0; fd < 3; ++fd) {
+    char link[32], path[PATH_MAX];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    struct stat before {
+    }, now{};
+    if (length <= 0 || fstat(fd, &before) != 0) continue;
+    bool null = S_ISCHR(before.st_mode) && before.st_rdev == makedev(1, 3);
+    if (!S_ISREG(before.st_mode) && !null) continue;
+    path[length] = 0;
+    int again = open(path, (fcntl(fd, F_GETFL) & (O_ACCMODE | O_APPEND)) | O_CLOEXEC);
+    if (again < 0) continue;
+    (void)lseek(again, lseek(fd, 0, SEEK_CUR), SEEK_SET);
+    if (fstat(again, &now) == 0 && SameFile(before, now)) dup2(again, fd);
+    close(again);
+    // What has been one description stays one, and with it the position.
+    if (fd == 1 && one) {
+      dup2(1, 2);
+      break;
+    }
+  }
+}
+
 [[noreturn]] void Lead(const Arguments& arguments) {
   setsid();
   if (!arguments.namespaces) prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -182,6 +217,7 @@ void EnterOwnFolder() {
 
 int main(int argc, char** argv) {
   Arguments arguments = Parse(argc, argv);
+  OpenStandardFilesHere();
   sigset_t waited = WaitedSignals();
   sigprocmask(SIG_SETMASK, &waited, nullptr);
   if (arguments.namespaces && unshare(CLONE_NEWPID | CLONE_NEWTIME) != 0) {
