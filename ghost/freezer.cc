@@ -102,10 +102,13 @@ Result<Frozen> FreezeByCgroup(pid_t root, const std::string& name, FreezeKind ki
   const std::string& mount = kind == FreezeKind::kCgroupV2 ? mounts.v2 : mounts.v1;
   if (mount.empty()) return Status(StatusCode::kUnsupported, "no such cgroup hierarchy is mounted");
   ASSIGN_OR_RETURN(std::string cgroup, CgroupOf(root, kind));
+  const std::string own = "/stasis-" + name + "-" + std::to_string(root);
+  // Where a ghost that was killed while it did this has left the tree.
+  if (cgroup.ends_with(own)) cgroup.resize(cgroup.size() - own.size());
   Frozen frozen;
   frozen.kind = kind;
   frozen.home = mount + (cgroup == "/" ? "" : cgroup);
-  frozen.folder = frozen.home + "/stasis-" + name + "-" + std::to_string(root);
+  frozen.folder = frozen.home + own;
   frozen.root = root;
   if (mkdir(frozen.folder.c_str(), 0755) != 0 && errno != EEXIST) {
     return ErrnoStatus(errno, "create " + frozen.folder);

@@ -92,6 +92,22 @@ TEST_P(FreezerTest, AKilledTreeCanBeThawed) {
   ASSERT_OK(ThawTree(*frozen, deadline));
 }
 
+// As after a ghost that was killed before it could tell anybody what it had frozen.
+TEST_P(FreezerTest, AFrozenTreeIsFrozenAgainAndSetFree) {
+  Tree tree;
+  Deadline deadline = Deadline::After(std::chrono::seconds(20));
+  Result<Frozen> first = FreezeTree(tree.root(), "test", deadline, {GetParam(), FreezeKind::kSigstop});
+  ASSERT_OK(first.status());
+  Result<Frozen> again = FreezeTree(tree.root(), "test", deadline, {GetParam(), FreezeKind::kSigstop});
+  ASSERT_OK(again.status());
+  EXPECT_EQ(again->folder, first->folder);
+  EXPECT_EQ(again->home, first->home);
+  ASSERT_OK(ThawTree(*again, deadline));
+  EXPECT_TRUE(first->folder.empty() || !Exists(first->folder));
+  EXPECT_TRUE(tree.Moves());
+  EXPECT_EQ(tree.States().find('T'), std::string::npos);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, FreezerTest,
                          testing::Values(FreezeKind::kCgroupV2, FreezeKind::kCgroupV1, FreezeKind::kSigstop));
 
