@@ -15,8 +15,10 @@ SEED = int(os.environ.get("STASIS_TEST_SEED", "1"))
 PAUSES = 200 if FULL else 5  # by each protocol
 PAUSES_OF_A_JOB = 6
 DEADLINE_S = 5.0 if FULL else 3.0
-# Beyond the deadline: going back, and starting ghosts, on a machine with more to do.
-SLACK_S = 20.0
+# Beyond the deadline: 5 s for a process that does not answer at all; starting ghosts, and going back, on a machine with more to
+# do.
+SLACK_S = 10.0
+HELD_S = DEADLINE_S + (SLACK_S + 2 if FULL else 1)
 DEVICES = 8
 RANKS = (2, 4, 8)
 # A rank has come to its end meanwhile.
@@ -76,7 +78,7 @@ class Disturber:
         self.first_step = first_step  # of the verb, as the ghost writes it
         self.before = chance.random() * 0.2
         self.after = chance.random() * 0.15
-        self.length = DEADLINE_S + 1 if kind == "held" else 0.05 + chance.random() * 0.4
+        self.length = HELD_S if kind == "held" else 0.05 + chance.random() * 0.4
         self.thread = threading.Thread(target=self._meanwhile)
 
     def __enter__(self):
