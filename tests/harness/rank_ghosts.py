@@ -80,6 +80,8 @@ class RankGhost:
         env.update(entry.split("=", 1) for entry in self.job.read_json("task.json").get("driver_environment", []))
         if fault:
             env["STASIS_GHOST_FAULT"] = fault
+        if self.ghost:
+            self.ghost.wait(GIVE_UP_SECONDS)  # it has left, or another one takes its place
         ready, tell = os.pipe()
         self.ghost = subprocess.Popen(
             [built("bin/stasis-ghost"), "--task", self.job.name, "--state-dir", self.job.site.state, "--run-dir",
