@@ -54,8 +54,8 @@ class Launchers(unittest.TestCase):
 
     def test_mpirun(self):
         self.assertTrue(shutil.which("mpirun"), "openmpi-bin is missing: scripts/setup.sh")
-        self.check("mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(RANKS), "sh", "-c", AS_TORCHRUN, "sh",
-                   *self.program(), MASTER_PORT=free_port())
+        self.check("mpirun", "--mca", "orte_tmpdir_base", self.site.folder.name, "--allow-run-as-root", "--oversubscribe", "-n",
+                   str(RANKS), "sh", "-c", AS_TORCHRUN, "sh", *self.program(), MASTER_PORT=free_port())
 
     # torch is too much to install for this alone.
     if importlib.util.find_spec("torch"):
