@@ -18,8 +18,8 @@ from stasis_ranks import RankSite
 RUNS = int(os.environ.get("STASIS_BENCH_RUNS", "3"))
 RANKS = tuple(int(n) for n in os.environ.get("STASIS_BENCH_RANKS", "1,2,4,8").split(","))
 MIB = 2**20
-# 73 MiB of weights, momentum and gradients. In the middle of a step the ranks differ in the gradients of one layer.
-MODEL = ["--width", "384", "--layers", "32", "--batch", "4", "--rows", "4096", "--lr", "0.0005"]
+# 190 MiB of weights, momentum and gradients. In the middle of a step the ranks differ in the gradients of one layer.
+MODEL = ["--width", "448", "--layers", "64", "--batch", "4", "--rows", "4096", "--lr", "0.0001"]
 ENDLESS = ["--steps", "100000000", "--log-every", "1", "--pace-ms", "200"]
 PROGRAM = "samples/ddp_train"
 # The first step is behind it, so that momentum is there.
