@@ -407,6 +407,22 @@ class Coordinated(unittest.TestCase):
                 self.must(ranks, "resume")
                 self.finish(ranks)
 
+    def test_a_task_whose_image_counts_ends_all_the_same(self):
+        for point in ("vote-committed-after", "end-task-before") if FULL else ("vote-committed-after",):
+            with self.subTest(point):
+                ranks = self.start()
+                ranks.connect({0: f"{point}:kill"})
+                results = ranks.run("checkpoint", stop=True)
+                self.assertIsNone(results[0], "the ghost was not killed")
+                self.assertTrue(results[1]["ok"], results)
+                ranks[0].ghost.wait()
+                ranks[0].job.wait()
+                ranks[0].job.wait_for_ghost_to_leave()
+                status = ranks[0].job.read_json("status.json")
+                self.assertEqual((status["state"], status["ended_by"]), ("ended", "checkpoint"))
+                self.must(ranks, "restore", each={0: {"image": status["last_image"]}, 1: {"image": results[1]["image"]}})
+                self.finish(ranks)
+
 
 if __name__ == "__main__":
     unittest.main()
