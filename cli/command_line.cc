@@ -48,7 +48,11 @@ stays in the log, and one document tells at the end how the program ended.
 Examples:
   stasis run -- ./train --epochs 3
   stasis run --name train --gpus 2 --detach -- python train.py
-  stasis run --device soft --env OMP_NUM_THREADS=4 -- ./mlp_train)";
+  stasis run --device soft --env OMP_NUM_THREADS=4 -- ./mlp_train
+  stasis run --ranks 4 --name ddp -- ./ddp_train
+
+With --ranks the program runs N times, with RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and so on as torchrun sets
+them. The output of rank 2 has [2] before each line. When one rank fails the others are ended.)";
 
 constexpr char kPauseFooter[] = R"(Residency says where the GPU memory stays meanwhile:
   device   on the GPU; nothing is copied, resuming takes milliseconds

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@ namespace stasis {
 
 struct ImageFigures {
   ImageName name;
+  int ranks = 0;          // whose images it is, of a job; else 0
   std::string damage;     // why it cannot be read; the figures are zero then
   bool has_task = false;  // its meta describes a task, as a checkpoint's does
   uint64_t created = 0;   // seconds since 1970
@@ -25,7 +27,9 @@ struct ImageFigures {
 };
 
 // Every image of the store, also those that are no checkpoints; sorted by name. Reads each manifest once.
-Result<std::vector<ImageFigures>> ReadFigures(const std::shared_ptr<Store>& store);
+// Images that `whole` has the name of, by their "TASK/ID", are counted together as an image of that name.
+Result<std::vector<ImageFigures>> ReadFigures(const std::shared_ptr<Store>& store,
+                                              const std::map<std::string, ImageName>& whole = {});
 
 // For each list of chunks the bytes of those that are in no other list, every chunk once; zero chunks take
 // nothing. `stored` gives the bytes that a chunk takes.

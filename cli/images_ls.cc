@@ -5,6 +5,8 @@
 
 #include "cli/image_figures.h"
 #include "cli/images.h"
+#include "cli/job.h"
+#include "cli/job_image_verbs.h"
 #include "cli/task.h"
 
 namespace stasis {
@@ -12,6 +14,10 @@ namespace {
 
 // "running", "checkpointed"; empty when there is no record of the task.
 std::string StateOf(const std::string& task, const Context& context) {
+  if (IsJob(context.folders, task)) {
+    Result<JobFacts> job = ReadJobFacts(context.folders, task);
+    return job.ok() ? DeriveJobView(job->ranks).name : "damaged";
+  }
   Result<TaskFacts> facts = ReadTaskFacts(TaskPaths(context.folders, task));
   if (facts.ok()) return TaskConditionName(DeriveCondition(*facts).condition);
   return facts.status().code() == StatusCode::kNotFound ? "" : "damaged";
@@ -39,11 +45,13 @@ Json Describe(const ImageFigures& image, const std::string& state) {
                 {"task_exists", !state.empty()},
                 {"task_state", state},
                 {"damage", image.damage}};
+  if (image.ranks > 0) entry["ranks"] = image.ranks;
   return entry;
 }
 
 std::string Row(const ImageFigures& image, const std::string& state) {
   std::string task = state.empty() ? "no such task" : state;
+  if (image.ranks > 0) task += fmt::format(", {} ranks", image.ranks);
   if (!image.damage.empty()) {
     return fmt::format("{:<28} {:>7} {:>11} {:>11} {:>11} {:>11}  {}\n", image.name.Text(), "-", "-", "-",
                        "-", "-", "damaged; task: " + task);
@@ -97,7 +105,11 @@ int ImagesLsVerb(const Options& options, Context& context) {
   if (!store.ok() && !none) return FailOfStore(store.status(), context);
   if (none) return ReportList({}, nullptr, options, context);
   TellNotes(**store, context);
-  Result<std::vector<ImageFigures>> images = ReadFigures(*store);
+  // The parts of a job's image are shown by the name of their rank only.
+  std::map<std::string, ImageName> whole = ImagesOfJobs(context);
+  if (!options.name.empty())
+    std::erase_if(whole, [&](const auto& part) { return part.second.task != options.name; });
+  Result<std::vector<ImageFigures>> images = ReadFigures(*store, whole);
   if (!images.ok()) return FailOfStore(images.status(), context);
   return ReportList(*images, store->get(), options, context);
 }

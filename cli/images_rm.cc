@@ -7,20 +7,29 @@
 
 #include "cli/image_figures.h"
 #include "cli/images.h"
+#include "cli/job.h"
+#include "cli/job_image_verbs.h"
 #include "cli/task.h"
 
 namespace stasis {
 namespace {
 
 // The images that are named, each once, in the order given. Nothing is removed unless all of them are there.
-Result<std::vector<ImageName>> NamedImages(const Options& options, Store& store, const Folders& folders) {
+Result<std::vector<ImageName>> NamedImages(const Options& options, Store& store, Context& context) {
+  const Folders& folders = context.folders;
   std::vector<ImageName> names;
   for (const std::string& text : options.images) {
     ASSIGN_OR_RETURN(ImageName name, ParseImageName(text, folders));
     if (name.id.empty()) {
       return Status(StatusCode::kInvalidArgument, "'" + text + "' names no image: TASK/ID, as train/000001");
     }
+    if (IsJob(folders, name.task)) {
+      RETURN_IF_ERROR(PartsOf(name, folders, nullptr).status());
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+      continue;
+    }
     RETURN_IF_ERROR(RefuseOldImage(name, folders));
+    RETURN_IF_ERROR(RefuseRankImage(name, context));
     ASSIGN_OR_RETURN(std::vector<std::string> ids, ListAllIds(store, name.task));
     if (std::find(ids.begin(), ids.end(), name.id) == ids.end()) {
       return Status(StatusCode::kNotFound, "there is no image " + name.Text());
@@ -31,6 +40,11 @@ Result<std::vector<ImageName>> NamedImages(const Options& options, Store& store,
 }
 
 bool Runs(const std::string& task, const Context& context) {
+  if (IsJob(context.folders, task)) {
+    Result<JobFacts> job = ReadJobFacts(context.folders, task);
+    return job.ok() && DeriveJobView(job->ranks).kind == JobCondition::kSame &&
+           DeriveJobView(job->ranks).live;
+  }
   Result<TaskFacts> facts = ReadTaskFacts(TaskPaths(context.folders, task));
   if (!facts.ok()) return false;
   TaskCondition condition = DeriveCondition(*facts).condition;
@@ -39,16 +53,30 @@ bool Runs(const std::string& task, const Context& context) {
          condition == TaskCondition::kCheckpointing;
 }
 
-bool IsGood(const std::shared_ptr<Store>& store, const std::string& task, const std::string& id) {
-  return ImageReader::Open(store, task, id).ok();
+bool IsGood(const std::shared_ptr<Store>& store, const std::string& task, const std::string& id,
+            const Folders& folders) {
+  if (!IsJob(folders, task)) return ImageReader::Open(store, task, id).ok();
+  Result<std::vector<ImageName>> parts = PartsOf({task, id}, folders, nullptr);
+  return parts.ok() && std::all_of(parts->begin(), parts->end(), [&](const ImageName& part) {
+           return ImageReader::Open(store, part.task, part.id).ok();
+         });
+}
+
+Result<std::vector<std::string>> IdsOf(Store& store, const std::string& task, const Folders& folders) {
+  if (!IsJob(folders, task)) return ListImages(store, task);
+  ASSIGN_OR_RETURN(std::vector<JobImage> images, ListJobImages(folders.state, task));
+  std::vector<std::string> ids;
+  for (const JobImage& image : images) ids.push_back(image.id);
+  return ids;
 }
 
 // Removing `ids` would leave no good image of a task that had one.
 bool RemovesLastGood(const std::shared_ptr<Store>& store, const std::string& task,
-                     const std::set<std::string>& ids, const std::vector<std::string>& all) {
+                     const std::set<std::string>& ids, const std::vector<std::string>& all,
+                     const Folders& folders) {
   bool had = false;
   for (const std::string& id : all) {
-    bool good = IsGood(store, task, id);
+    bool good = IsGood(store, task, id, folders);
     if (good && ids.count(id) == 0) return false;
     had = had || good;
   }
@@ -70,8 +98,8 @@ Status CheckNotLast(const std::shared_ptr<Store>& store, const std::vector<Image
   for (const ImageName& name : names) by_task[name.task].insert(name.id);
   for (const auto& [task, ids] : by_task) {
     if (Runs(task, context)) continue;
-    ASSIGN_OR_RETURN(std::vector<std::string> all, ListImages(*store, task));
-    if (!RemovesLastGood(store, task, ids, all)) continue;
+    ASSIGN_OR_RETURN(std::vector<std::string> all, IdsOf(*store, task, context.folders));
+    if (!RemovesLastGood(store, task, ids, all, context.folders)) continue;
     return Errorf(StatusCode::kFailedPrecondition,
                   "%s does not run, and no other good image of it would be left: there would be no way back",
                   task.c_str());
@@ -83,7 +111,8 @@ int RemoveAll(const std::vector<ImageName>& names, Store& store, Context& contex
   Json removed = Json::array();
   std::string text;
   for (const ImageName& name : names) {
-    Status status = RemoveImage(store, name.task, name.id);
+    Status status = IsJob(context.folders, name.task) ? RemoveJobImageWithParts(name, store, context.folders)
+                                                      : RemoveImage(store, name.task, name.id);
     // Somebody else was faster.
     if (!status.ok() && status.code() != StatusCode::kNotFound) {
       if (!text.empty()) context.reporter.Note("removed before that: " + text);
@@ -102,7 +131,7 @@ int ImagesRmVerb(const Options& options, Context& context) {
   Result<std::shared_ptr<Store>> store = OpenStore(context.folders);
   if (!store.ok()) return FailOfStore(store.status(), context);
   TellNotes(**store, context);
-  Result<std::vector<ImageName>> names = NamedImages(options, **store, context.folders);
+  Result<std::vector<ImageName>> names = NamedImages(options, **store, context);
   if (!names.ok()) return FailOfStore(names.status(), context);
   for (const ImageName& name : *names) {
     Status free = CheckNotHeld(name, context);

@@ -6,6 +6,8 @@
 #include "cli/image_device_needs.h"
 #include "cli/image_needs.h"
 #include "cli/images.h"
+#include "cli/job.h"
+#include "cli/job_image_verbs.h"
 
 namespace stasis {
 namespace {
@@ -180,6 +182,7 @@ int ImagesShowVerb(const Options& options, Context& context) {
   Result<ImageName> name = ParseImageName(options.target, context.folders);
   if (!name.ok()) return context.reporter.Fail(name.status());
   context.reporter.set_task(name->task);
+  if (IsJob(context.folders, name->task)) return ShowJobImage(*name, context);
   Result<std::unique_ptr<ImageReader>> image = OpenImage(*name, context.folders);
   if (!image.ok()) return FailOfStore(image.status(), context);
   Result<Manifest> manifest = ParseManifest((*image)->meta());

@@ -5,6 +5,8 @@
 
 #include "cli/images.h"
 #include "cli/imported_task.h"
+#include "cli/job.h"
+#include "cli/job_image_verbs.h"
 #include "ghost/manifest.h"
 
 namespace stasis {
@@ -122,9 +124,11 @@ int ImagesExportVerb(const Options& options, Context& context) {
   Result<ImageName> name = ParseImageName(options.target, context.folders);
   if (!name.ok()) return context.reporter.Fail(name.status());
   context.reporter.set_task(name->task);
+  if (IsJob(context.folders, name->task)) return RefuseJobExport(*name, context);
   Result<std::unique_ptr<ImageReader>> image = OpenImage(*name, context.folders);
   if (!image.ok()) return FailOfStore(image.status(), context);
   ImageName which{(*image)->task(), (*image)->id()};
+  if (!RefuseRankImage(which, context).ok()) return RefuseJobExport(which, context);
   Status status = ExportImage(**image, options.file, ProgressOf("export " + which.Text(), context));
   if (!status.ok()) return FailExport(status, options.file, context);
   uint64_t file_bytes = SizeOf(options.file);

@@ -5,6 +5,8 @@
 #include <optional>
 
 #include "cli/images.h"
+#include "cli/job.h"
+#include "cli/job_image_verbs.h"
 #include "dedup/pack.h"
 
 namespace stasis {
@@ -71,6 +73,11 @@ Status VerifyImage(const std::shared_ptr<Store>& store, const ImageName& name, V
 Result<VerifyReport> VerifySome(const std::shared_ptr<Store>& store, const ImageName& name,
                                 Context& context) {
   VerifyReport report;
+  if (IsJob(context.folders, name.task)) {
+    ASSIGN_OR_RETURN(std::vector<ImageName> parts, PartsOf(name, context.folders, nullptr));
+    for (const ImageName& part : parts) RETURN_IF_ERROR(VerifyImage(store, part, &report, context));
+    return report;
+  }
   std::vector<std::string> ids = {name.id};
   if (name.id.empty()) {
     ASSIGN_OR_RETURN(ids, ListImages(*store, name.task));

@@ -12,6 +12,7 @@
 #include "cli/image_names.h"
 #include "cli/run_job.h"
 #include "cli/verbs.h"
+#include "coordinator/job_record.h"
 
 namespace stasis {
 namespace {
@@ -39,10 +40,17 @@ constexpr Verb kVerbs[] = {
 
 int CompleteTasks() {
   for (const std::string& name : ListTasks(FindFolders())) std::printf("%s\n", name.c_str());
+  for (const std::string& name : ListJobs(FindFolders().state)) std::printf("%s\n", name.c_str());
   return kExitOk;
 }
 
 int CompleteImages() {
+  for (const std::string& job : ListJobs(FindFolders().state)) {
+    Result<std::vector<JobImage>> images = ListJobImages(FindFolders().state, job);
+    for (size_t i = 0; images.ok() && i < images->size(); i++) {
+      std::printf("%s/%s\n", job.c_str(), (*images)[i].id.c_str());
+    }
+  }
   Result<std::shared_ptr<Store>> store = OpenStore(FindFolders());
   if (!store.ok()) return kExitOk;
   Result<std::vector<std::string>> tasks = ListStoredTasks(**store);
