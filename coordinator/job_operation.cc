@@ -310,7 +310,14 @@ Json JobOperation::Finished(const StarOutcome& outcome) {
   Json result = outcome.failure.ok() ? SuccessJson(verb, outcome.ranks) : FailureJson(verb, outcome);
   if (!job_image_.empty()) result["image"] = job_image_;
   if (outcome.failure.ok()) return result;
+  bool some_ran =
+      request_.verb == JobRequest::Verb::kResume && !RanksAt(stands_, RankStand::kRunning).empty();
   SetLeft(record_.name, Lefts(outcome), &result);
+  // Those that run make no communicators again.
+  if (some_ran) {
+    result["remedy"] = "if that stays so: `stasis cancel " + record_.name + "`, then `stasis restore " +
+                       record_.name + "` brings all back from the last image";
+  }
   if (!job_image_.empty()) AddNote("image " + job_image_ + " is complete", &result);
   return result;
 }

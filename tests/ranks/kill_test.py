@@ -182,7 +182,7 @@ class Kills(unittest.TestCase):
                 self.assertEqual(job.wait(), 0, (said, job.lines()))
             self.assertEqual(job.lines(), self.expected, said)
             print(f"{verb:18} {phase:14} {victim:12} rank {attack.rank} {'killed' if struck else 'missed'}, "
-                  f"exit {status}: {how}")
+                  f"exit {status}: {how}", flush=True)
             self.site.ok("rm", job.name)
 
     def test_never_half_of_each(self):
