@@ -114,6 +114,7 @@ class ProcessTest(unittest.TestCase):
         probe = self.managed()
         probe.ask("init")
         probe.ask("retain 0")
+        probe.ask("retain 1")
         task = self.connect(probe)
         extents = task.pause()
         for placements in ([(7, 0)], [(0, -1)], [(0, 1), (1, 1)]):
