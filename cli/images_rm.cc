@@ -141,9 +141,11 @@ int ImagesRmVerb(const Options& options, Context& context) {
   }
   if (!options.force) {
     Status spared = CheckNotLast(*store, *names, context);
-    if (!spared.ok())
-      return context.reporter.Fail(spared,
-                                   "--force removes it all the same; `stasis images export` keeps a copy");
+    bool of_job = std::any_of(names->begin(), names->end(),
+                              [&](const ImageName& name) { return IsJob(context.folders, name.task); });
+    std::string remedy = "--force removes it all the same";
+    if (!of_job) remedy += "; `stasis images export` keeps a copy";
+    if (!spared.ok()) return context.reporter.Fail(spared, remedy);
   }
   return RemoveAll(*names, **store, context);
 }
