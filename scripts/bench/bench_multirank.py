@@ -18,8 +18,8 @@ from stasis_ranks import RankSite
 RUNS = int(os.environ.get("STASIS_BENCH_RUNS", "3"))
 RANKS = tuple(int(n) for n in os.environ.get("STASIS_BENCH_RANKS", "1,2,4,8").split(","))
 MIB = 2**20
-# 190 MiB of weights, momentum and gradients. In the middle of a step the ranks differ in the gradients of one layer.
-MODEL = ["--width", "448", "--layers", "64", "--batch", "4", "--rows", "4096", "--lr", "0.0001"]
+# 216 MiB of weights, momentum and gradients. In the middle of a step the ranks differ in the gradients of one layer.
+MODEL = ["--width", "384", "--layers", "96", "--batch", "4", "--rows", "4096", "--lr", "0.0001"]
 ENDLESS = ["--steps", "100000000", "--log-every", "1", "--pace-ms", "200"]
 PROGRAM = "samples/ddp_train"
 # The first step is behind it, so that momentum is there.
@@ -114,7 +114,7 @@ def samples_of(ranks):
     sides = {"job": lambda node: job_sample(node, ranks), "hash": lambda node: job_sample(node, ranks, "--device-hash", "on"),
              "alone": lambda node: alone_sample(node, ranks)}
     samples = {side: [] for side in sides}
-    with RankSite("--gpus", str(max(ranks, 1)), "--memory", "512MiB") as node:
+    with RankSite("--gpus", str(max(ranks, 1)), "--memory", "1GiB") as node:
         for run in range(RUNS):
             print(f"{ranks} ranks, run {run + 1} of {RUNS}", file=sys.stderr, flush=True)
             for side in sides if run % 2 == 0 else reversed(sides):
