@@ -9,7 +9,7 @@ namespace {
 // The ghosts keep the same time. Where all of them go on with rounds the search says best what is missing,
 // shortly before; where one is stuck, its ghost does, and is given time for it.
 constexpr Duration kMostBefore = std::chrono::seconds(1);
-constexpr Duration kAfter = std::chrono::seconds(5);
+constexpr Duration kAfter = std::chrono::milliseconds(500);
 
 // The order in which a rank asks.
 constexpr int kDrainedOrder = 1 + 2 * static_cast<int>(VotePoint::kDrained);

@@ -14,7 +14,10 @@ constexpr std::chrono::seconds kPromptTime(30);
 constexpr std::chrono::seconds kGiveUpTime(120);
 // For all ranks to make their communicators together.
 constexpr std::chrono::seconds kRejoinTime(60);
-// What a process may take beyond the deadline that it was given itself.
+// So long before the deadline of a pause a process gives up by itself, and says what it has waited for. By
+// the deadline all run on, whether one has answered or not.
+constexpr std::chrono::milliseconds kMostReserve(500);
+// What a process may take beyond the time for its communicators.
 constexpr std::chrono::seconds kGrace(5);
 // A round of the search for the cut ends when nothing has moved for so long: what one process waits for
 // another one learns in the next round.
@@ -23,6 +26,11 @@ constexpr std::chrono::milliseconds kQuiet(20);
 uint32_t Milliseconds(Duration time) {
   auto count = std::chrono::ceil<std::chrono::milliseconds>(time).count();
   return static_cast<uint32_t>(std::clamp<decltype(count)>(count, 0, UINT32_MAX));
+}
+
+// Of what is left until the deadline of a pause that takes `whole`.
+uint32_t TimeOfProcesses(Duration left, Duration whole) {
+  return Milliseconds(left - std::min<Duration>(whole / 10, kMostReserve));
 }
 
 std::vector<std::byte> Encode(uint32_t value) {
@@ -74,8 +82,7 @@ Status Job::AskAll(const std::vector<Member*>& asked, TaskMessage type, const st
   }
   for (Member* member : heard) {
     std::vector<TaskBlocker> blockers;
-    Deadline patience = Deadline::After(deadline.Remaining() + kGrace);
-    Result<Message> answer = member->Receive(patience, cancel, &blockers);
+    Result<Message> answer = member->Receive(deadline, cancel, &blockers);
     NoteBlockers(*member, blockers);
     note(*member, answer.status());
     if (answer.ok() && answers != nullptr) answers->push_back(*std::move(answer));
@@ -107,8 +114,8 @@ Status Job::StandStill() {
   op_.still_by = Deadline::After(op_.request.wait_low + op_.request.deadline);
   for (bool again = false;; again = true) {
     RETURN_IF_ERROR(FindCut(again));
-    Status drained = AskAll(AllMembers(), TaskMessage::kDrain, Encode(Milliseconds(op_.still_by.Remaining())),
-                            op_.still_by, &cancel_, nullptr);
+    uint32_t time = TimeOfProcesses(op_.still_by.Remaining(), op_.request.deadline);
+    Status drained = AskAll(AllMembers(), TaskMessage::kDrain, Encode(time), op_.still_by, &cancel_, nullptr);
     if (drained.ok()) break;
     // A capture has begun that only the program can end, which may change what the other ranks wait for.
     if (drained.code() != StatusCode::kUnavailable || !DecidesAlone()) return drained;
@@ -123,7 +130,8 @@ Status Job::StandStill() {
 // All gates close before anybody is waited for.
 Status Job::FindCut(bool again) {
   TaskClose close;
-  close.deadline_ms = Milliseconds(again ? op_.still_by.Remaining() : op_.request.deadline);
+  const Duration whole = op_.request.deadline;
+  close.deadline_ms = TimeOfProcesses(again ? op_.still_by.Remaining() : whole, whole);
   close.wait_low_ms = again ? 0 : Milliseconds(op_.request.wait_low);
   std::vector<std::byte> payload = stasis::Encode(close);
   TaskMessage type = TaskMessage::kClose;
@@ -144,8 +152,8 @@ Status Job::FindCut(bool again) {
     if (cut->settled) return Status();
     RETURN_IF_ERROR(cancel_.Check());
     type = TaskMessage::kCut;
-    payload = stasis::Encode(
-        TaskCut{Milliseconds(op_.still_by.Remaining()), Milliseconds(kQuiet), std::move(cut->targets)});
+    payload = stasis::Encode(TaskCut{TimeOfProcesses(op_.still_by.Remaining(), whole), Milliseconds(kQuiet),
+                                     std::move(cut->targets)});
   }
 }
 
@@ -213,8 +221,8 @@ Status Job::RejoinOnce() {
   rejoin.deadline_ms = Milliseconds(kRejoinTime);
   ASSIGN_OR_RETURN(rejoin.ids, Decisions().Join(comms, Deadline::After(op_.request.patience)));
   RETURN_IF_ERROR(Fault(FaultPoint::kRejoinInside));
-  Status status = AskAll(asked, TaskMessage::kRejoin, stasis::Encode(rejoin), Deadline::After(kRejoinTime),
-                         nullptr, nullptr);
+  Status status = AskAll(asked, TaskMessage::kRejoin, stasis::Encode(rejoin),
+                         Deadline::After(kRejoinTime + kGrace), nullptr, nullptr);
   if (status.ok()) return status;
   // Those that have made theirs wait for peers that have not.
   std::vector<Member*> made;

@@ -110,8 +110,11 @@ Status Member::WaitReadable(const Deadline& deadline, const CancelFlag* cancel) 
     if (ready < 0 && errno != EINTR) return ErrnoStatus(errno, "poll");
     if (ready > 0 && wait[1].revents != 0) return cancel->Check();
     if (ready > 0) return Status();
-    if (ready == 0 && deadline.Expired())
-      return Status(StatusCode::kTimeout, "process " + Named(pid_) + " does not answer");
+    if (ready != 0 || !deadline.Expired()) continue;
+    // Stopped since it was asked.
+    const Status responsive = CheckResponsive(pid_);
+    return Status(StatusCode::kTimeout, responsive.ok() ? "process " + Named(pid_) + " does not answer"
+                                                        : std::string(responsive.message()));
   }
 }
 
