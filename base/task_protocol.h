@@ -43,7 +43,7 @@
 // The end of the connection in Quiescing and in Drained opens the gates; in Quiesced the process makes the
 // libraries' objects again and runs on, unless some of them need other processes: then it waits for the next
 // ghost. After kHold it waits for the next ghost in each of these, until it runs again. From Released on it
-// waits for the next ghost in any case.
+// waits for the next ghost in any case, up to kResume.
 //
 // kActive: the bytes of the extents whose content the program can rely on, sorted by address, disjoint; all
 // else is free memory of an allocator and may come back with any content.

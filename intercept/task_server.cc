@@ -479,7 +479,12 @@ TaskServer::Reply TaskServer::Attach(const Message& request) {
   state_ = TaskState::kAttaching;
   Reply reply;
   reply.status = Reattach(*attach);
-  if (!reply.status.ok()) BackToReleased();
+  if (!reply.status.ok()) {
+    BackToReleased();
+    return reply;
+  }
+  // What the ghost keeps of its device memory for a snapshot, only the next ghost can tell.
+  hold_ = true;
   return reply;
 }
 

@@ -2,7 +2,9 @@
 """rank_launcher.py RANKS COMMAND...: starts the ranks of a job in processes of their own, with the environment that torchrun
 would give them, and waits for all of them. Ends with the first status that is not 0, having ended the others."""
 
+import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -12,10 +14,11 @@ from softgpu import die_with_parent
 
 
 def free_port():
-    """A port of 127.0.0.1 that nobody had a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port of 127.0.0.1 that nobody had a moment ago; below those that connections are given."""
+    for port in random.sample(range(20000, 32000), 100):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise OSError("no port is free")
 
 
 def rank_environment(rank, ranks, port):

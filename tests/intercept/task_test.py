@@ -213,6 +213,27 @@ class ReleaseTest(CounterCase):
             self.assertIn(counter.pid, self.node.devices()[1]["pids"])
             self.assertNotIn(counter.pid, self.node.devices()[0]["pids"])
 
+    def test_a_process_that_is_attached_waits_for_the_next_ghost(self):
+        """The one that is gone may have held device memory of which only the next one can tell."""
+        for rejoin in (False, True):
+            counter = self.counter()
+            counter.ask("inc")
+            extents = counter.task.pause()
+            counter.task.attach(counter.driver)
+            counter.task.import_extents(extents)
+            counter.task.rebuild()
+            if rejoin:
+                counter.task.rejoin_alone()
+            counter.send("inc")
+            counter.task.close()
+            with TaskClient(socket_path(self.folder, counter.pid)) as second:
+                self.assertEqual(second.hello()["state"], "drained" if rejoin else "quiesced")
+                self.assertFalse(counter.answers_within(0.1))
+                second.go_on()
+                self.assertEqual(counter.answer(), "2")
+            for extent in extents:
+                extent.close()
+
     def test_deaf_process_holds_nothing_of_ours_but_its_folder_and_wakes(self):
         counter = self.counter()
         counter.ask("inc")

@@ -5,8 +5,10 @@ every now and then that it lives. All of it is one tree of processes that talk o
 
 Ends with the first status that is not 0, having ended the others."""
 
+import contextlib
 import ctypes
 import os
+import random
 import signal
 import socket
 import struct
@@ -34,11 +36,24 @@ def receive(connection, size):
     return data
 
 
+def listen():
+    """Where the next port is free, too, which the workers listen on; below those that connections are given."""
+    for port in random.sample(range(20000, 32000, 2), 100):
+        try:
+            server = socket.create_server(("127.0.0.1", port), backlog=64)
+        except OSError:
+            continue
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port + 1)):
+            return server
+        server.close()
+    raise OSError("no two ports are free")
+
+
 class Store:
     """Counts what each worker says, and answers with the count."""
 
     def __init__(self):
-        self.server = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.server = listen()
         self.port = self.server.getsockname()[1]
         threading.Thread(target=self.accept, daemon=True).start()
 

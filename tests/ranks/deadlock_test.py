@@ -70,11 +70,9 @@ class Deadlock(unittest.TestCase):
         self.check_end()
 
     def test_the_timeout_gives_up_and_the_next_attempt_comes_through(self):
-        begin = time.monotonic()
         status, answer, error = self.pause_while_half_is_done("--pause-protocol", "timeout", "--attempts", "1", "--deadline", "2s")
         self.assertNotEqual(status, 0, "closing the gates was enough")
         self.assertEqual((answer["code"], answer["left"]), ("TIMEOUT", "rolled-back"), (answer, error))
-        self.assertGreaterEqual(time.monotonic() - begin, 2)
         self.job.ranks[0].wait_for_output("sum 84")
         self.job.ranks[1].wait_for_output("sum 84")
         self.job.verb("pause", "--pause-protocol", "timeout")
