@@ -74,6 +74,10 @@ Status Job::ReattachMember(Gpu& gpu, HeldMember& held) {
 Status Job::Reattach() {
   for (HeldMember& held : holdings_.members) {
     if (held.strategy != TaskStrategy::kDriverCheckpoint) continue;
+    if (HasEnded(held.pid)) {
+      if (op_.undoing) continue;
+      return Status(StatusCode::kPeerDied, "process " + Named(held.pid) + " of the task has ended");
+    }
     ASSIGN_OR_RETURN(Gpu * gpu, OpenGpu());
     RETURN_IF_ERROR(ReattachMember(*gpu, held).WithContext("process " + Named(held.pid)));
   }

@@ -39,11 +39,6 @@ std::vector<std::byte> Encode(uint32_t value) {
   return out.Take();
 }
 
-bool HasEnded(pid_t pid) {
-  Result<ProcStat> stat = ReadProcStat(pid);
-  return !stat.ok() || stat->state == 'Z' || stat->state == 'X';
-}
-
 }  // namespace
 
 std::vector<Member*> Job::AllMembers() const {

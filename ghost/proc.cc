@@ -145,6 +145,11 @@ std::string Named(pid_t pid) {
   return std::to_string(pid) + (stat.ok() ? " (" + stat->name + ")" : " (ended)");
 }
 
+bool HasEnded(pid_t pid) {
+  Result<ProcStat> stat = ReadProcStat(pid);
+  return !stat.ok() || stat->state == 'Z' || stat->state == 'X';
+}
+
 Status CheckResponsive(pid_t pid) {
   ASSIGN_OR_RETURN(ProcStat stat, ReadProcStat(pid));
   switch (stat.state) {

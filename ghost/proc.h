@@ -44,6 +44,8 @@ pid_t HostPid(const std::vector<pid_t>& tree, pid_t nspid);
 pid_t HostTid(pid_t pid, pid_t nstid);
 // A name for people: "4711 (train)".
 std::string Named(pid_t pid);
+// It has become a zombie, or is not there at all.
+bool HasEnded(pid_t pid);
 // OK when the process can answer; else kFailedPrecondition with why not: stopped by a signal, held by a
 // debugger, ended.
 Status CheckResponsive(pid_t pid);
