@@ -1,11 +1,8 @@
 #include "cli/job.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <map>
 
 namespace stasis {
@@ -125,16 +122,6 @@ std::string RankName(std::string_view job, int rank) { return fmt::format("{}.{}
 
 bool IsJob(const Folders& folders, const std::string& name) {
   return CheckTaskName(name).ok() && access((JobFolder(folders, name) + "/job.json").c_str(), F_OK) == 0;
-}
-
-Result<Fd> LockJob(const Folders& folders, const std::string& job) {
-  RETURN_IF_ERROR(MakeFolders(folders.run + "/jobs"));
-  std::string path = folders.run + "/jobs/" + job + ".lock";
-  Fd lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!lock.valid()) return ErrnoStatus(errno, "open " + path);
-  if (flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
-  if (errno != EWOULDBLOCK) return ErrnoStatus(errno, "lock " + path);
-  return Status(StatusCode::kFailedPrecondition, "an operation on job " + job + " is running");
 }
 
 std::optional<RankPlace> PlaceOf(const Json& task) {

@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/fd.h"
 #include "base/status.h"
 #include "cli/layout.h"
 #include "cli/task.h"
@@ -20,9 +19,6 @@ std::string JobFolder(const Folders& folders, std::string_view job);
 std::string RankName(std::string_view job, int rank);
 // True when there is a job of that name on record.
 bool IsJob(const Folders& folders, const std::string& name);
-
-// Keeps operations on the job away as long as the descriptor is open. kFailedPrecondition: one is running.
-Result<Fd> LockJob(const Folders& folders, const std::string& job);
 
 // Which rank of which job a task is, out of its task.json.
 struct RankPlace {

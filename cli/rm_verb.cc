@@ -9,6 +9,7 @@
 #include "cli/job.h"
 #include "cli/task.h"
 #include "cli/verbs.h"
+#include "coordinator/job_record.h"
 
 namespace stasis {
 namespace {
@@ -107,7 +108,7 @@ int FailLive(const std::string& name, const std::string& state, Context& context
 
 int RmJob(const std::string& name, Context& context) {
   context.reporter.set_task(name);
-  Result<Fd> lock = LockJob(context.folders, name);
+  Result<Fd> lock = LockJob(context.folders.run, name);
   if (!lock.ok()) return context.reporter.Fail(lock.status());
   Result<JobFacts> job = ReadJobFacts(context.folders, name);
   if (!job.ok()) return context.reporter.Fail(job.status());

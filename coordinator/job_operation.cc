@@ -1,11 +1,8 @@
 #include "coordinator/job_operation.h"
 
-#include <fcntl.h>
 #include <poll.h>
-#include <sys/file.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <random>
 
 #include "base/files.h"
@@ -78,27 +75,18 @@ Json JobOperation::Run(const JobRequest& request) {
   bool cancel = request_.verb == JobRequest::Verb::kCancel;
   if (cancel && !request_.whole_job) {
     result = GiveUpOperation();
-  } else if (Status locked = Lock(); locked.ok() || cancel) {
+  } else if (Result<Fd> lock = LockJob(place_.run_dir, record_.name); lock.ok() || cancel) {
+    if (lock.ok()) lock_ = *std::move(lock);
     images_ = std::make_unique<JobImages>(place_.state_dir, record_);
     result = RunLocked();
   } else {
-    result = Failed(locked, "wait for it, or give it up with: stasis cancel --operation " + record_.name);
+    result =
+        Failed(lock.status(), "wait for it, or give it up with: stasis cancel --operation " + record_.name);
   }
   star_.reset();
   lock_.Reset();
   result["job"] = record_.name;
   return result;
-}
-
-// Held as long as this process lives, and not longer.
-Status JobOperation::Lock() {
-  RETURN_IF_ERROR(MakeFolders(place_.run_dir + "/jobs"));
-  std::string path = place_.run_dir + "/jobs/" + record_.name + ".lock";
-  lock_ = Fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!lock_.valid()) return ErrnoStatus(errno, "open " + path);
-  if (flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return Status();
-  if (errno != EWOULDBLOCK) return ErrnoStatus(errno, "lock " + path);
-  return Status(StatusCode::kFailedPrecondition, "another operation on job " + record_.name + " is running");
 }
 
 std::vector<GhostPlace> JobOperation::Places() const {

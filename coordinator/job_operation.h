@@ -65,7 +65,6 @@ class JobOperation {
   Json Run(const JobRequest& request);
 
  private:
-  Status Lock();
   Json RunLocked();
   Json GiveUpOperation();
   Json CancelAll();

@@ -1,5 +1,7 @@
 #include "coordinator/job_record.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -140,6 +142,16 @@ Result<std::vector<JobNode>> ReadNodes(const std::string& path) {
   Result<std::vector<JobNode>> nodes = ParseNodes(text);
   if (!nodes.ok()) return std::move(nodes).status().WithContext(path);
   return nodes;
+}
+
+Result<Fd> LockJob(const std::string& run_dir, const std::string& job) {
+  RETURN_IF_ERROR(MakeFolders(run_dir + "/jobs"));
+  std::string path = run_dir + "/jobs/" + job + ".lock";
+  Fd lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!lock.valid()) return ErrnoStatus(errno, "open " + path);
+  if (flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
+  if (errno != EWOULDBLOCK) return ErrnoStatus(errno, "lock " + path);
+  return Status(StatusCode::kFailedPrecondition, "another operation on job " + job + " is running");
 }
 
 }  // namespace stasis

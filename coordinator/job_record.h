@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fd.h"
 #include "base/status.h"
 
 namespace stasis {
@@ -53,6 +54,9 @@ std::vector<std::string> ListJobs(const std::string& state_dir);
 Result<std::vector<JobImage>> ListJobImages(const std::string& state_dir, const std::string& job);
 Status WriteJobImage(const std::string& state_dir, const std::string& job, const JobImage& image);
 Status RemoveJobImage(const std::string& state_dir, const std::string& job, const std::string& id);
+// One operation on a job at a time, on all of the run folder's machine: released with the descriptor.
+// kFailedPrecondition: another one is running.
+Result<Fd> LockJob(const std::string& run_dir, const std::string& job);
 // A list of nodes from a file of the user: a JSON array of objects with the fields of JobNode.
 Result<std::vector<JobNode>> ReadNodes(const std::string& path);
 

@@ -25,8 +25,8 @@ CUdevice ToVirtualDevice(CUdevice physical_device);
 const std::vector<TaskDevice>& VisibleDevices();
 // `hides_others`: the driver has more devices than these.
 void SetVisibleDevices(std::vector<TaskDevice> devices, bool hides_others = false);
-// Moves devices; every virtual ordinal must be known and every physical one used once. kInvalidArgument else,
-// with nothing changed.
+// Moves devices; every virtual ordinal must be known, and no physical one be shared but among those that the
+// program does not use. kInvalidArgument else, with nothing changed.
 Status PlaceDevices(const std::vector<TaskAttach::Placement>& placements);
 // Notes that a context was made there.
 void MarkDeviceUsed(int virtual_ordinal);
