@@ -10,7 +10,7 @@
 //   Running,  kClose        -> Quiescing   TaskClose                         CutReport (base/rank_protocol.h)
 //   Quiescing
 //   Quiescing kCut          -> same        TaskCut (base/rank_protocol.h)    CutReport
-//   Quiescing kDrain        -> Drained     u32 deadline in milliseconds      -
+//   Quiescing kDrain        -> Drained     u32 deadline in milliseconds      CutReport, of where the ranks are
 //   Drained   kHold         -> same        -                                 -
 //   Drained   kGiveUp       -> Quiesced    -                                 TaskQuiesced
 //   Quiesced  kHandover     -> same        u32 index of the first extent     at most kTaskBatch TaskExtents from that

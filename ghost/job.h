@@ -226,6 +226,7 @@ class Job {
   Status Quiesce();
   Status StandStill();
   Status FindCut(bool again);
+  Status CheckCut(const std::vector<Message>& drained);
   Status HoldMembers();
   Status GiveUp();
   void NoteQuiesced(const std::vector<TaskQuiesced>& answers);

@@ -110,8 +110,13 @@ Status Job::StandStill() {
   for (bool again = false;; again = true) {
     RETURN_IF_ERROR(FindCut(again));
     uint32_t time = TimeOfProcesses(op_.still_by.Remaining(), op_.request.deadline);
-    Status drained = AskAll(AllMembers(), TaskMessage::kDrain, Encode(time), op_.still_by, &cancel_, nullptr);
-    if (drained.ok()) break;
+    std::vector<Message> answers;
+    Status drained =
+        AskAll(AllMembers(), TaskMessage::kDrain, Encode(time), op_.still_by, &cancel_, &answers);
+    if (drained.ok()) {
+      RETURN_IF_ERROR(CheckCut(answers));
+      break;
+    }
     // A capture has begun that only the program can end, which may change what the other ranks wait for.
     if (drained.code() != StatusCode::kUnavailable || !DecidesAlone()) return drained;
   }
@@ -150,6 +155,20 @@ Status Job::FindCut(bool again) {
     payload = stasis::Encode(TaskCut{TimeOfProcesses(op_.still_by.Remaining(), whole), Milliseconds(kQuiet),
                                      std::move(cut->targets)});
   }
+}
+
+// Without a search for the cut the devices may be at rest in the middle of something: half of a message that
+// is kept until the other half comes, a communicator that some ranks have and others do not.
+Status Job::CheckCut(const std::vector<Message>& drained) {
+  if (op_.request.pause_protocol != PauseProtocol::kTimeout) return Status();
+  std::vector<CutReport> reports;
+  for (const Message& answer : drained) {
+    ASSIGN_OR_RETURN(CutReport report, DecodeCutReport(answer.payload));
+    reports.push_back(std::move(report));
+  }
+  ASSIGN_OR_RETURN(Coordination::CutAnswer cut, Decisions().Cut(reports, op_.still_by));
+  if (cut.settled) return Status();
+  return Status(StatusCode::kTimeout, "the ranks have come to rest where some wait for others");
 }
 
 Status Job::HoldMembers() {

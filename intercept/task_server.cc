@@ -313,7 +313,9 @@ TaskServer::Reply TaskServer::Drain(const Message& request) {
   reply.status = ExpectShut();
   if (!reply.status.ok()) return reply;
   reply.status = StandStill(Deadline::After(std::chrono::milliseconds(*deadline_ms)), &reply.blockers);
-  if (reply.status.ok()) state_ = TaskState::kDrained;
+  if (!reply.status.ok()) return reply;
+  state_ = TaskState::kDrained;
+  reply.payload = Encode(libraries::ReportCut());
   return reply;
 }
 

@@ -33,6 +33,20 @@ Status Library::Advance(const CutTargets&, Duration, const Deadline&, CutReport*
   return {};
 }
 
+namespace {
+
+void AddTo(CutReport* whole, CutReport report) {
+  whole->settled = whole->settled && report.settled;
+  whole->events += report.events;
+  whole->making = whole->making || report.making;
+  std::move(report.ranks.begin(), report.ranks.end(), std::back_inserter(whole->ranks));
+  std::move(report.meetings.begin(), report.meetings.end(), std::back_inserter(whole->meetings));
+  std::move(report.used.begin(), report.used.end(), std::back_inserter(whole->used));
+  std::move(report.missing.begin(), report.missing.end(), std::back_inserter(whole->missing));
+}
+
+}  // namespace
+
 Result<CutReport> AdvanceLibraries(const CutTargets& targets, Duration quiet, const Deadline& deadline) {
   // The first call of a process may be held, and is what others wait for.
   nccl::EnsureRegistered();
@@ -41,13 +55,19 @@ Result<CutReport> AdvanceLibraries(const CutTargets& targets, Duration quiet, co
   for (Library* library : InOrder()) {
     CutReport report;
     RETURN_IF_ERROR(library->Advance(targets, quiet, deadline, &report).WithContext(library->Name()));
-    whole.settled = whole.settled && report.settled;
-    whole.events += report.events;
-    whole.making = whole.making || report.making;
-    std::move(report.ranks.begin(), report.ranks.end(), std::back_inserter(whole.ranks));
-    std::move(report.meetings.begin(), report.meetings.end(), std::back_inserter(whole.meetings));
-    std::move(report.used.begin(), report.used.end(), std::back_inserter(whole.used));
-    std::move(report.missing.begin(), report.missing.end(), std::back_inserter(whole.missing));
+    AddTo(&whole, std::move(report));
+  }
+  return whole;
+}
+
+CutReport ReportCut() {
+  CutReport whole;
+  whole.settled = true;
+  for (Library* library : InOrder()) {
+    CutReport report;
+    report.settled = true;
+    library->Report(&report);
+    AddTo(&whole, std::move(report));
   }
   return whole;
 }

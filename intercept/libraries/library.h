@@ -35,6 +35,8 @@ class Library {
   // An error is for good: what the program holds forbids to wait.
   virtual Status Advance(const CutTargets& targets, Duration quiet, const Deadline& deadline,
                          CutReport* report);
+  // Where its ranks stand, as Advance() says it, letting nothing pass. Nobody is inside.
+  virtual void Report(CutReport*) {}
   // It has given up what only several processes together can make again.
   virtual bool NeedsRejoin() const { return false; }
   // What that is, with a fresh id from the process of rank 0. After GiveUp().
@@ -59,6 +61,8 @@ void Register(Library* library);
 // ---- For the pause (task_server.cc). Each goes over the registered libraries; messages name the library.
 // One round of all of them: their reports as one.
 Result<CutReport> AdvanceLibraries(const CutTargets& targets, Duration quiet, const Deadline& deadline);
+// The same with nothing let pass, after the devices have drained.
+CutReport ReportCut();
 Status CheckLibraries();
 Status GiveUpLibraries();
 // Goes on past the errors of single libraries and reports the first.

@@ -196,6 +196,13 @@ Status NcclLedger::Advance(const CutTargets& targets, Duration quiet, const Dead
   return {};
 }
 
+CutReport NcclLedger::Report() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  CutReport report = Book().Report();
+  report.events = moves_;
+  return report;
+}
+
 // With mutex_ held.
 void NcclLedger::TakeHeld(const std::vector<HeldCall>& held, const Knowledge& knowledge) {
   for (const HeldCall& call : held) {

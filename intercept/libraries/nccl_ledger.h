@@ -53,6 +53,8 @@ class NcclLedger {
   // `used` and windows.
   Status Advance(const CutTargets& targets, Duration quiet, const Deadline& deadline,
                  const Knowledge& knowledge, CutReport* report);
+  // The same as it is, while nobody is inside.
+  CutReport Report();
 
   // In the child.
   void ResetAfterFork();

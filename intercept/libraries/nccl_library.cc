@@ -98,6 +98,11 @@ class NcclLibrary final : public libraries::Library {
     AddWindows(report);
     return {};
   }
+  void Report(CutReport* report) override {
+    PollBusy();
+    *report = NcclLedger::Get().Report();
+    AddWindows(report);
+  }
   bool NeedsRejoin() const override { return CliquesNeedRejoin(); }
   Result<std::vector<CommReport>> ReportComms() override { return ReportCliques(); }
   Status Check() override { return CheckCliques(); }

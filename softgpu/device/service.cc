@@ -1,6 +1,7 @@
 #include "softgpu/device/service.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -161,7 +162,10 @@ void Service::AnswerAllocation(const Call& call, const Result<Registry::AllocVie
 }
 
 void Service::On(const Call& call, MemCreateRequest& request) {
-  AnswerAllocation(call, registry_.MemCreate(call.id, request.device, request.size));
+  Result<Registry::AllocView> view = registry_.MemCreate(call.id, request.device, request.size);
+  if (view.status().code() == StatusCode::kResourceExhausted && DropClosedTokens())
+    view = registry_.MemCreate(call.id, request.device, request.size);
+  AnswerAllocation(call, view);
 }
 
 void Service::On(const Call& call, MemReleaseRequest& request) {
@@ -169,6 +173,7 @@ void Service::On(const Call& call, MemReleaseRequest& request) {
 }
 
 void Service::On(const Call& call, MemInfoRequest& request) {
+  (void)DropClosedTokens();
   Result<MemoryInfo> info = registry_.MemInfo(request.device);
   if (!info.ok()) return Answer(call, info.status());
   Answer<MemInfoBody>(call, MemInfoBody{*info});
@@ -199,6 +204,21 @@ Result<AllocId> Service::FindToken(int fd) const {
     return Status(StatusCode::kInvalidArgument, "the descriptor is no exported memory of this node");
   }
   return tokens_.at(found->second).alloc;
+}
+
+// What was closed before a request was sent counts as closed when that is handled, whichever of the two the
+// server has heard of first.
+bool Service::DropClosedTokens() {
+  std::vector<pollfd> waits;
+  std::vector<uint64_t> ids;
+  for (const auto& [id, token] : tokens_) {
+    waits.push_back({token.read_end.get(), 0, 0});
+    ids.push_back(id);
+  }
+  if (waits.empty() || poll(waits.data(), waits.size(), 0) <= 0) return false;
+  for (size_t i = 0; i < ids.size(); ++i)
+    if (waits[i].revents != 0) TokenClosed(ids[i]);
+  return true;
 }
 
 void Service::TokenClosed(uint64_t id) {

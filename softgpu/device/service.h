@@ -97,6 +97,7 @@ class Service {
   void LetGo(ClientId id);
   void AnnounceFault(uint32_t device, const Fault& fault);
   stasis::Result<stasis::Fd> MakeToken(AllocId alloc);
+  bool DropClosedTokens();
   stasis::Result<AllocId> FindToken(int fd) const;
   Inventory MakeInventory() const;
   stasis::MonotonicTime Now() const { return environment_.clock().Now(); }

@@ -137,6 +137,21 @@ TEST_F(ServiceTest, TokenKeepsMemoryAndImportsIt) {
   EXPECT_EQ(Used(0), 0u);
 }
 
+TEST_F(ServiceTest, WhatIsClosedBeforeARequestIsFreeInItsAnswer) {
+  ClientId client = Attach(5);
+  uint64_t id = ParseReply<AllocationBody>(Call(client, MemCreateRequest{0, kMemoryGranularity}))->id;
+  Message exported = Call(client, MemExportRequest{id});
+  ASSERT_TRUE(Ask<EmptyBody>(client, MemReleaseRequest{id}).ok());
+  auto used = [&] {
+    MemoryInfo info = Ask<MemInfoBody>(client, MemInfoRequest{0})->info;
+    return info.total_bytes - info.free_bytes;
+  };
+  EXPECT_EQ(used(), kMemoryGranularity);
+  exported.fds.clear();
+  EXPECT_EQ(used(), 0u);
+  EXPECT_TRUE(environment_.tokens.empty());
+}
+
 TEST_F(ServiceTest, ForeignDescriptorsAreNoTokens) {
   ClientId id = Attach(5);
   int ends[2];
