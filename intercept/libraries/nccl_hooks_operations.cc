@@ -244,7 +244,11 @@ ncclResult_t ncclRedOpCreatePreMulSum(const LibraryCall& call, ncclRedOp_t* op, 
 
 ncclResult_t ncclRedOpDestroy(const LibraryCall& call, ncclRedOp_t op, ncclComm_t comm) {
   return OnComm(call, comm, Local(), Also::kEnded, [&](ncclComm_t real, const CommPtr& record) {
-    const ncclResult_t result = call.Real<decltype(&::ncclRedOpDestroy)>()(RealOperator(record, op), real);
+    // With a communicator that was given up for good its operators have gone, too.
+    const ncclResult_t result =
+        record != nullptr && real == nullptr
+            ? ncclSuccess
+            : call.Real<decltype(&::ncclRedOpDestroy)>()(RealOperator(record, op), real);
     if (record == nullptr || result != ncclSuccess) return result;
     std::lock_guard<std::mutex> lock(CommBook::Get().mutex);
     std::erase_if(record->operators, [op](const nccl::KeptOperator& kept) { return kept.visible == op; });

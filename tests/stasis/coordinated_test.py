@@ -133,7 +133,7 @@ class Coordinated(unittest.TestCase):
         self.asked(ranks, "migrate")
         self.must(ranks, "pause", pause_protocol="timeout")
         for rank in ranks:
-            self.assertEqual(rank.asked, ORDER["pause"][1:])
+            self.assertEqual(rank.asked, ORDER["pause"])
         self.must(ranks, "resume")
         self.must(ranks, "checkpoint")
         self.asked(ranks, "checkpoint")
