@@ -45,7 +45,8 @@ ncclResult_t Handles::AwaitReady(ncclComm_t real, const Deadline& deadline) {
     ncclResult_t state = ncclInProgress;
     const ncclResult_t result = Do([&] { return Real().ncclCommGetAsyncError(real, &state); });
     if (result != ncclSuccess) return result;
-    if (state != ncclInProgress || deadline.Expired()) return state;
+    if (state != ncclInProgress) return state;
+    if (deadline.Expired()) return ncclInternalError;
     std::this_thread::sleep_for(kPoll);  // there is no other way to be told
   }
 }

@@ -27,7 +27,7 @@ class Handles {
     std::lock_guard<std::mutex> lock(mutex_);
     return aborted_ ? ncclInvalidUsage : f();
   }
-  // Until a communicator that does not block is ready; ncclInProgress at the deadline.
+  // Until a communicator that does not block is ready; ncclInternalError at the deadline.
   ncclResult_t AwaitReady(ncclComm_t real, const Deadline& deadline);
 
  private:
