@@ -22,8 +22,12 @@ class TestInterrupt final : public Interrupt {
   int fd() const override { return event_.get(); }
   bool Take() override {
     uint64_t count;
-    return read(event_.get(), &count, sizeof count) == sizeof count;
+    if (read(event_.get(), &count, sizeof count) != sizeof count) return false;
+    taken_ = true;
+    taken_.notify_all();
+    return true;
   }
+  void AwaitTaken() { taken_.wait(false); }
   void Raise() {
     uint64_t one = 1;
     (void)!write(event_.get(), &one, sizeof one);
@@ -31,6 +35,7 @@ class TestInterrupt final : public Interrupt {
 
  private:
   Fd event_;
+  std::atomic<bool> taken_{false};
 };
 
 class JobOperationTest : public testing::Test {
@@ -203,8 +208,9 @@ TEST_F(JobOperationTest, ARankThatIsNotDoneInTimeIsNamed) {
   Ghost(2).HoldAt("drained");
   std::thread later([this] {
     Ghost(2).AwaitHeld();
-    // Only the answers to questions for its state come from it; here not even these.
-    std::this_thread::sleep_for(std::chrono::seconds(6));
+    // Only the answers to questions for its state come from it; here not even these. Longer than the
+    // coordinator waits beyond the deadline.
+    std::this_thread::sleep_for(std::chrono::seconds(3));
     Ghost(2).Release();
   });
   Json result = Run(Verb::kPause);
@@ -365,8 +371,7 @@ TEST_F(JobOperationTest, AnInterruptTurnsAllBack) {
   std::thread stop([this] {
     Ghost(3).AwaitHeld();
     interrupt_.Raise();
-    while (Ghost(0).requests().empty()) continue;
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    interrupt_.AwaitTaken();
     Ghost(3).Release();
   });
   Json result = Run(Verb::kPause);
