@@ -4,9 +4,9 @@
 #include <sstream>
 
 #include "cli/exit_codes.h"
-#include "cli/layout.h"
-#include "cli/values.h"
 #include "coordinator/job_json.h"
+#include "coordinator/node/layout.h"
+#include "coordinator/node/values.h"
 
 #ifndef STASIS_VERSION
 #error "the build tells the version"

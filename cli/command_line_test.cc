@@ -5,11 +5,11 @@
 #include <cstdlib>
 
 #include "cli/completion.h"
-#include "cli/criu_program.h"
 #include "cli/doctor.h"
 #include "cli/exit_codes.h"
-#include "cli/subprocess.h"
-#include "cli/testing.h"
+#include "coordinator/node/criu_program.h"
+#include "coordinator/node/subprocess.h"
+#include "coordinator/node/testing.h"
 
 namespace stasis {
 namespace {
@@ -92,7 +92,8 @@ TEST(CommandLine, Verbs) {
 }
 
 TEST(CommandLine, TheSimulatorGetsItsArgumentsUntouched) {
-  EXPECT_EQ(Parsed({"sim", "--trace", "t.csv", "--", "--help"}).program, (Words{"--trace", "t.csv", "--", "--help"}));
+  EXPECT_EQ(Parsed({"sim", "--trace", "t.csv", "--", "--help"}).program,
+            (Words{"--trace", "t.csv", "--", "--help"}));
   EXPECT_TRUE(Parsed({"sim"}).program.empty());
 }
 

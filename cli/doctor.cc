@@ -10,9 +10,9 @@
 #include <cstring>
 
 #include "base/fd.h"
-#include "cli/device_choice.h"
-#include "cli/program.h"
-#include "cli/subprocess.h"
+#include "coordinator/node/device_choice.h"
+#include "coordinator/node/program.h"
+#include "coordinator/node/subprocess.h"
 
 namespace stasis {
 namespace {

@@ -12,10 +12,10 @@
 #include <chrono>
 #include <cstring>
 
-#include "cli/criu_program.h"
 #include "cli/doctor.h"
-#include "cli/launch.h"
-#include "cli/subprocess.h"
+#include "coordinator/node/criu_program.h"
+#include "coordinator/node/launch.h"
+#include "coordinator/node/subprocess.h"
 
 #ifndef CLONE_NEWTIME
 #define CLONE_NEWTIME 0x00000080

@@ -12,42 +12,20 @@
 #include "base/fd.h"
 #include "base/process.h"
 #include "base/status.h"
-#include "cli/task.h"
+#include "coordinator/interrupt.h"
+#include "coordinator/node/log_follower.h"
+#include "coordinator/node/task.h"
+#include "coordinator/node/verdict.h"
 
 namespace stasis {
 
-// Writes all of `bytes`, also to somebody's non-blocking pipe. False: nobody reads `out` any more.
-Result<bool> WriteOutput(int out, std::string_view bytes);
-
-// Copies a growing file to a descriptor.
-class LogFollower {
- public:
-  // Begins at byte `offset`. kNotFound: no such file.
-  static Result<LogFollower> Open(const std::string& path, uint64_t offset);
-
-  // Copies what is there now to `out`, also when the file was cut shorter meanwhile (then from its new end
-  // on). False once nobody reads `out` any more: nothing is copied from then on.
-  Result<bool> Pump(int out);
-  // The same, given piece by piece to a function that returns as WriteOutput does.
-  using Sink = std::function<Result<bool>(std::string_view)>;
-  Result<bool> Pump(const Sink& sink);
-  uint64_t offset() const { return offset_; }
-  void set_offset(uint64_t offset) { offset_ = offset; }
-
- private:
-  LogFollower(Fd file, uint64_t offset) : file_(std::move(file)), offset_(offset) {}
-
-  Fd file_;
-  uint64_t offset_;
-  bool reader_gone_ = false;
-};
-
 // SIGINT, SIGTERM and SIGQUIT of this process, from construction on: taken by a descriptor instead of acted
 // on.
-class SignalSource {
+class SignalSource final : public Interrupt {
  public:
   static Result<SignalSource> Create();
-  int fd() const { return fd_.get(); }
+  int fd() const override { return fd_.get(); }
+  bool Take() override { return Next() != 0; }
   // The next signal; 0 when there is none.
   int Next();
 
@@ -55,11 +33,6 @@ class SignalSource {
   explicit SignalSource(Fd fd) : fd_(std::move(fd)) {}
   Fd fd_;
 };
-
-// How a task whose process is gone has ended; nothing while its ghost, which is about to end it or has just
-// done so for a checkpoint, has not said so yet. `ghost` is then a descriptor that polls readable when that
-// ends.
-Result<std::optional<TaskView>> Verdict(const TaskFacts& facts, Fd* ghost);
 
 struct FollowOptions {
   uint64_t log_offset = 0;

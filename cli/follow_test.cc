@@ -9,7 +9,7 @@
 #include <csignal>
 #include <thread>
 
-#include "cli/testing.h"
+#include "coordinator/node/testing.h"
 
 namespace stasis {
 namespace {

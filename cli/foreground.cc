@@ -5,7 +5,7 @@
 #include <csignal>
 #include <cstring>
 
-#include "cli/ghost_client.h"
+#include "coordinator/node/ghost_client.h"
 
 namespace stasis {
 namespace {
@@ -18,7 +18,7 @@ void PassOn(const ForegroundTask& task, int signal, Context& context) {
     return;
   }
   context.reporter.Note(task.paths.name + " is paused: ending it");
-  Result<GhostClient> ghost = GhostClient::Connect(task.paths, context.folders, context.files);
+  Result<GhostClient> ghost = GhostClient::Connect(task.paths, context);
   Status sent = ghost.ok() ? ghost->Send({{"verb", "cancel"}}) : ghost.status();
   if (!sent.ok()) context.reporter.Note("cannot end it: " + sent.ToString());
 }

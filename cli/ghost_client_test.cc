@@ -1,4 +1,4 @@
-#include "cli/ghost_client.h"
+#include "coordinator/node/ghost_client.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -10,7 +10,8 @@
 #include <thread>
 
 #include "base/unix_socket.h"
-#include "cli/testing.h"
+#include "cli/follow.h"
+#include "coordinator/node/testing.h"
 
 namespace stasis {
 namespace {
@@ -53,14 +54,12 @@ class FakeGhost : public testing::Test {
     auto* text = reinterpret_cast<const char*>(message.payload.data());
     return Json::parse(text, text + message.payload.size(), nullptr, false);
   }
-  Result<GhostClient> Connect() {
-    return GhostClient::Connect(paths_, {folder_.File("state"), folder_.File("run")}, files_);
-  }
+  Site SiteHere() const { return {{folder_.File("state"), folder_.File("run")}, files_}; }
+  Result<GhostClient> Connect() { return GhostClient::Connect(paths_, SiteHere()); }
 
   Result<Json> Ask() {
     SignalSource signals = std::move(*SignalSource::Create());
-    return AskGhost(paths_, {folder_.File("state"), folder_.File("run")}, files_, {{"verb", "pause"}},
-                    signals, [](const Json&) {});
+    return AskGhost(paths_, SiteHere(), {{"verb", "pause"}}, signals, [](const Json&) {});
   }
 
   TempFolder folder_;

@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "cli/image_names.h"
 #include "cli/verbs.h"
+#include "coordinator/node/image_names.h"
 
 namespace stasis {
 

@@ -3,11 +3,11 @@
 
 #include <ctime>
 
-#include "cli/image_figures.h"
 #include "cli/images.h"
-#include "cli/job.h"
 #include "cli/job_image_verbs.h"
-#include "cli/task.h"
+#include "coordinator/node/image_figures.h"
+#include "coordinator/node/job.h"
+#include "coordinator/node/task.h"
 
 namespace stasis {
 namespace {

@@ -3,11 +3,11 @@
 
 #include <ctime>
 
-#include "cli/image_device_needs.h"
-#include "cli/image_needs.h"
 #include "cli/images.h"
-#include "cli/job.h"
 #include "cli/job_image_verbs.h"
+#include "coordinator/node/image_device_needs.h"
+#include "coordinator/node/image_needs.h"
+#include "coordinator/node/job.h"
 
 namespace stasis {
 namespace {

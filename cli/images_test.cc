@@ -6,14 +6,14 @@
 
 #include "cli/command_line.h"
 #include "cli/completion.h"
-#include "cli/device_memory.h"
-#include "cli/image_device_needs.h"
-#include "cli/image_figures.h"
-#include "cli/image_needs.h"
-#include "cli/imported_task.h"
-#include "cli/subprocess.h"
-#include "cli/task.h"
-#include "cli/testing.h"
+#include "coordinator/node/device_memory.h"
+#include "coordinator/node/image_device_needs.h"
+#include "coordinator/node/image_figures.h"
+#include "coordinator/node/image_needs.h"
+#include "coordinator/node/imported_task.h"
+#include "coordinator/node/subprocess.h"
+#include "coordinator/node/task.h"
+#include "coordinator/node/testing.h"
 
 namespace stasis {
 namespace {

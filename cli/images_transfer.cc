@@ -4,9 +4,9 @@
 #include <filesystem>
 
 #include "cli/images.h"
-#include "cli/imported_task.h"
-#include "cli/job.h"
 #include "cli/job_image_verbs.h"
+#include "coordinator/node/imported_task.h"
+#include "coordinator/node/job.h"
 #include "ghost/manifest.h"
 
 namespace stasis {

@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "cli/images.h"
-#include "cli/job.h"
 #include "cli/job_image_verbs.h"
+#include "coordinator/node/job.h"
 #include "dedup/pack.h"
 
 namespace stasis {

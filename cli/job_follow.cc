@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "cli/job.h"
+#include "coordinator/node/job.h"
 
 namespace stasis {
 namespace {

@@ -15,8 +15,8 @@
 #include "base/fd.h"
 #include "base/status.h"
 #include "cli/follow.h"
-#include "cli/layout.h"
-#include "cli/task.h"
+#include "coordinator/node/layout.h"
+#include "coordinator/node/task.h"
 
 namespace stasis {
 

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <optional>
 
-#include "cli/job.h"
 #include "coordinator/job_operation.h"
+#include "coordinator/node/job.h"
 
 namespace stasis {
 namespace {

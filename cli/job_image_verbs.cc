@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/job.h"
+#include "coordinator/node/job.h"
 #include "ghost/manifest.h"
 
 namespace stasis {

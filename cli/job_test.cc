@@ -1,4 +1,4 @@
-#include "cli/job.h"
+#include "coordinator/node/job.h"
 
 #include <gtest/gtest.h>
 
@@ -6,9 +6,9 @@
 
 #include "cli/command_line.h"
 #include "cli/job_follow.h"
-#include "cli/run_job.h"
-#include "cli/task_claim.h"
-#include "cli/testing.h"
+#include "coordinator/node/job_start.h"
+#include "coordinator/node/task_claim.h"
+#include "coordinator/node/testing.h"
 
 namespace stasis {
 namespace {

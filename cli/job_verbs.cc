@@ -5,24 +5,14 @@
 #include <random>
 #include <set>
 
-#include "cli/job.h"
 #include "cli/job_foreground.h"
-#include "cli/values.h"
+#include "coordinator/node/job.h"
+#include "coordinator/node/values.h"
 
 namespace stasis {
 namespace {
 
 using Verb = JobRequest::Verb;
-
-class SignalInterrupt final : public Interrupt {
- public:
-  explicit SignalInterrupt(SignalSource& signals) : signals_(signals) {}
-  int fd() const override { return signals_.fd(); }
-  bool Take() override { return signals_.Next() != 0; }
-
- private:
-  SignalSource& signals_;
-};
 
 // The ranks' events as one phase after the other: a phase begins when the first rank is in it, and is as far
 // as all of those that are in it are together.
@@ -62,10 +52,9 @@ int FailNodes(const Status& status, Context& context) {
 }
 
 Json Ask(const JobRecord& record, const JobRequest& request, SignalSource& signals, Context& context) {
-  SignalInterrupt interrupt(signals);
   JobProgress progress(static_cast<size_t>(record.ranks()), context.reporter);
   JobWatcher watcher;
-  watcher.interrupt = &interrupt;
+  watcher.interrupt = &signals;
   watcher.on_event = [&](int rank, const Json& event) { progress.Take(rank, event); };
   watcher.on_attempt = [&](int attempt, const std::string& why) {
     progress.StartAgain();

@@ -2,9 +2,9 @@
 #ifndef CLI_JOB_VERBS_H_
 #define CLI_JOB_VERBS_H_
 
-#include "cli/image_names.h"
 #include "cli/verbs.h"
 #include "coordinator/job_operation.h"
+#include "coordinator/node/image_names.h"
 
 namespace stasis {
 

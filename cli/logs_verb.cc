@@ -4,10 +4,10 @@
 #include <algorithm>
 
 #include "cli/foreground.h"
-#include "cli/job.h"
 #include "cli/job_follow.h"
-#include "cli/task.h"
 #include "cli/verbs.h"
+#include "coordinator/node/job.h"
+#include "coordinator/node/task.h"
 
 namespace stasis {
 namespace {

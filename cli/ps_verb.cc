@@ -5,10 +5,10 @@
 #include <map>
 #include <set>
 
-#include "cli/job.h"
-#include "cli/task.h"
-#include "cli/values.h"
 #include "cli/verbs.h"
+#include "coordinator/node/job.h"
+#include "coordinator/node/task.h"
+#include "coordinator/node/values.h"
 
 namespace stasis {
 namespace {

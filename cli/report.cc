@@ -29,43 +29,12 @@ std::string LeftText(const Json& failure) {
   if (left == "rolled-back") return fmt::format("  the {} is as it was before\n", what);
   if (left == "paused") return fmt::format("  the {} is paused; nothing is lost\n", what);
   if (left == "lost") return fmt::format("  the {} is lost; its last image can be restored\n", what);
-  if (left == "in-doubt") return "  ranks stand still, as it is not known what the others do; nothing is lost\n";
+  if (left == "in-doubt")
+    return "  ranks stand still, as it is not known what the others do; nothing is lost\n";
   return "";
 }
 
 }  // namespace
-
-std::string SizeText(uint64_t bytes) {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  if (bytes < 1024) return fmt::format("{} B", bytes);
-  double value = static_cast<double>(bytes);
-  size_t unit = 0;
-  while (value >= 1023.95 && unit + 1 < std::size(kUnits)) {
-    value /= 1024;
-    unit++;
-  }
-  return fmt::format("{:.1f} {}", value, kUnits[unit]);
-}
-
-std::string MillisecondsText(double milliseconds) {
-  if (milliseconds >= 1000) return fmt::format("{:.2f} s", milliseconds / 1000);
-  return fmt::format("{:.{}f} ms", milliseconds, milliseconds < 10 ? 1 : 0);
-}
-
-std::string Printable(std::string text) {
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  }
-  return text;
-}
-
-std::string AgeText(int64_t seconds) {
-  if (seconds < 0) return "-";
-  if (seconds < 60) return fmt::format("{} s", seconds);
-  if (seconds < 3600) return fmt::format("{} min", seconds / 60);
-  if (seconds < 86400) return fmt::format("{} h", seconds / 3600);
-  return fmt::format("{} d", seconds / 86400);
-}
 
 std::string BarText(uint64_t done, uint64_t total, int width) {
   double part = total == 0 ? 0 : std::min(1.0, static_cast<double>(done) / static_cast<double>(total));

@@ -11,18 +11,11 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "cli/exit_codes.h"
-#include "cli/layout.h"
+#include "coordinator/node/layout.h"
+#include "coordinator/node/text.h"
 
 namespace stasis {
 
-// "1.5 GiB"; "17 B".
-std::string SizeText(uint64_t bytes);
-// "1.25 s", "340 ms".
-std::string MillisecondsText(double milliseconds);
-// The text without characters that a terminal would obey.
-std::string Printable(std::string text);
-// "3 min": in the largest fitting unit; "-" when negative.
-std::string AgeText(int64_t seconds);
 // "[#####     ]", `width` characters between the brackets.
 std::string BarText(uint64_t done, uint64_t total, int width);
 

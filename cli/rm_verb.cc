@@ -5,11 +5,11 @@
 #include <filesystem>
 
 #include "base/files.h"
-#include "cli/image_names.h"
-#include "cli/job.h"
-#include "cli/task.h"
 #include "cli/verbs.h"
 #include "coordinator/job_record.h"
+#include "coordinator/node/image_names.h"
+#include "coordinator/node/job.h"
+#include "coordinator/node/task.h"
 
 namespace stasis {
 namespace {

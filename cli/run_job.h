@@ -2,8 +2,8 @@
 #ifndef CLI_RUN_JOB_H_
 #define CLI_RUN_JOB_H_
 
-#include "cli/task_start.h"
 #include "cli/verbs.h"
+#include "coordinator/node/task_start.h"
 
 namespace stasis {
 
@@ -12,10 +12,6 @@ int RunJob(const Options& options, Context& context, const TaskPlan& plan);
 
 // For `free-port`, which answers for the place that it is started in.
 int FreePortMain();
-Result<int> FindFreePort();
-
-// What a launcher such as torchrun tells each rank by its environment.
-std::vector<std::string> RankEnvironment(const JobRecord& record, int rank);
 
 }  // namespace stasis
 

@@ -1,11 +1,15 @@
 // `stasis run`: puts a task on record, starts its program under the interposer, and stays with it.
+#include "cli/run_verb.h"
+
+#include <filesystem>
+
 #include "cli/foreground.h"
-#include "cli/program.h"
 #include "cli/run_job.h"
-#include "cli/subprocess.h"
-#include "cli/task_claim.h"
-#include "cli/task_start.h"
 #include "cli/verbs.h"
+#include "coordinator/node/program.h"
+#include "coordinator/node/subprocess.h"
+#include "coordinator/node/task_claim.h"
+#include "coordinator/node/task_start.h"
 
 namespace stasis {
 namespace {
@@ -25,10 +29,10 @@ int Start(const Options& options, Context& context, const TaskPlan& plan, TaskCl
   if (!signals.ok()) return reporter.Fail(signals.status());
   Result<TaskFollower> follower = TaskFollower::Create(paths);
   if (!follower.ok()) return reporter.Fail(follower.status());
-  Status written = WriteTaskFile(start, options, plan);
+  Status written = WriteTaskFile(start, plan);
   if (!written.ok()) return reporter.Fail(written);
-  TellPlan(plan, "task " + paths.name, reporter);
-  Result<PendingTask> task = StartTask(start, options, plan, context);
+  for (const std::string& note : PlanNotes(plan, "task " + paths.name)) reporter.Note(note);
+  Result<PendingTask> task = StartTask(start, plan, context);
   Status started = task.status();
   if (started.ok()) started = task->LetGo();
   if (!started.ok()) return FailExecute(started, reporter);
@@ -55,14 +59,28 @@ int RunTask(const Options& options, Context& context, const TaskPlan& plan) {
 
 }  // namespace
 
+int FailExecute(const Status& status, Reporter& reporter) {
+  bool executed = std::string_view(status.message()).find("execute ") == 0;
+  return reporter.Fail(status, "", executed ? kExitCannotExecute : -1);
+}
+
 int RunVerb(const Options& options, Context& context) {
-  std::vector<std::string> environment = ChangeEnvironment(OwnEnvironment(), options.environment);
-  Result<std::string> program = FindProgram(options.program[0], EnvironmentValue(environment, "PATH"));
+  RunSpec spec;
+  spec.argv = options.program;
+  spec.environment = ChangeEnvironment(OwnEnvironment(), options.environment);
+  std::error_code error;
+  spec.folder = std::filesystem::current_path(error).string();
+  spec.device = options.device;
+  spec.strategy = options.strategy;
+  spec.managed = options.managed;
+  spec.gpus = options.gpus;
+  Result<std::string> program = FindProgram(options.program[0], EnvironmentValue(spec.environment, "PATH"));
   if (!program.ok()) {
     bool missing = program.status().code() == StatusCode::kNotFound;
     return context.reporter.Fail(program.status(), "", missing ? kExitNoProgram : kExitCannotExecute);
   }
-  Result<TaskPlan> plan = PlanTask(options, context, *program, std::move(environment));
+  spec.executable = *program;
+  Result<TaskPlan> plan = PlanTask(std::move(spec), context);
   if (!plan.ok()) {
     bool missing = plan.status().code() == StatusCode::kNotFound;
     // 3 would say that there is no such task.

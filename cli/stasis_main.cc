@@ -8,11 +8,11 @@
 
 #include "cli/command_line.h"
 #include "cli/completion.h"
-#include "cli/driver_probe.h"
-#include "cli/image_names.h"
 #include "cli/run_job.h"
 #include "cli/verbs.h"
 #include "coordinator/job_record.h"
+#include "coordinator/node/driver_probe.h"
+#include "coordinator/node/image_names.h"
 
 namespace stasis {
 namespace {
@@ -99,7 +99,7 @@ int Main(const std::vector<std::string>& arguments) {
     return kExitOk;
   }
   Reporter reporter({options.json, options.quiet, isatty(STDERR_FILENO) == 1}, FullVerb(options));
-  Context context{FindFolders(), FindOwnFiles(), reporter};
+  Context context{{FindFolders(), FindOwnFiles()}, reporter};
   for (const Verb& verb : kVerbs) {
     if (options.verb == verb.name) return verb.run(options, context);
   }

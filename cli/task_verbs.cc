@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include "cli/foreground.h"
-#include "cli/ghost_client.h"
-#include "cli/image_names.h"
-#include "cli/job.h"
 #include "cli/job_verbs.h"
-#include "cli/values.h"
 #include "cli/verbs.h"
+#include "coordinator/node/ghost_client.h"
+#include "coordinator/node/image_names.h"
+#include "coordinator/node/job.h"
+#include "coordinator/node/values.h"
 
 namespace stasis {
 namespace {
@@ -38,7 +38,7 @@ Result<Answer> Ask(const TaskPaths& paths, const Json& request, SignalSource& si
     context.reporter.Progress(TextField(event, "phase"), static_cast<uint64_t>(IntegerField(event, "done")),
                               static_cast<uint64_t>(IntegerField(event, "total")));
   };
-  ASSIGN_OR_RETURN(Json result, AskGhost(paths, context.folders, context.files, request, signals, on_event));
+  ASSIGN_OR_RETURN(Json result, AskGhost(paths, context, request, signals, on_event));
   for (const std::string& note : TextsField(result, "notes")) {
     if (BoolField(result, "ok")) context.reporter.Note(note);
   }

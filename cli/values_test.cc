@@ -1,4 +1,4 @@
-#include "cli/values.h"
+#include "coordinator/node/values.h"
 
 #include <gtest/gtest.h>
 

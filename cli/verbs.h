@@ -5,16 +5,13 @@
 
 #include <string>
 
-#include "cli/layout.h"
 #include "cli/options.h"
-#include "cli/own_files.h"
 #include "cli/report.h"
+#include "coordinator/node/site.h"
 
 namespace stasis {
 
-struct Context {
-  Folders folders;
-  OwnFiles files;
+struct Context : Site {
   Reporter& reporter;
 };
 

@@ -12,19 +12,11 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "coordinator/ghost_start.h"
+#include "coordinator/interrupt.h"
 #include "coordinator/meeting.h"
 #include "coordinator/rank_link.h"
 
 namespace stasis {
-
-// By which an operation is given up. Polls readable when something has come.
-class Interrupt {
- public:
-  virtual ~Interrupt() = default;
-  virtual int fd() const = 0;
-  // Takes what has come; true when that asks to give up.
-  virtual bool Take() = 0;
-};
 
 struct RankOutcome {
   Json result;    // null: none came

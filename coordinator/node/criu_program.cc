@@ -1,0 +1,50 @@
+#include "coordinator/node/criu_program.h"
+
+#include <unistd.h>
+
+#include <charconv>
+#include <chrono>
+
+#include "coordinator/node/program.h"
+
+namespace stasis {
+namespace {
+
+constexpr auto kCriuTime = std::chrono::seconds(60);
+
+int ParseVersion(std::string_view text, int factor) {
+  int major = 0, minor = 0;
+  auto [dot, error] = std::from_chars(text.data(), text.data() + text.size(), major);
+  if (error != std::errc() || dot == text.data() + text.size() || *dot != '.') return 0;
+  auto [rest, minor_error] = std::from_chars(dot + 1, text.data() + text.size(), minor);
+  if (minor_error != std::errc() || major < 0 || minor < 0 || minor >= factor) return 0;
+  return major * factor + minor;
+}
+
+}  // namespace
+
+std::string FindCriu() {
+  std::vector<std::string> environment = OwnEnvironment();
+  std::string named = EnvironmentValue(environment, "STASIS_CRIU");
+  if (!named.empty()) return named;
+  Result<std::string> found =
+      FindProgram("criu", EnvironmentValue(environment, "PATH") + ":/usr/sbin:/usr/local/sbin");
+  if (found.ok()) return *found;
+  std::string cache = EnvironmentValue(environment, "HOME") + "/.cache/stasis/criu/bin/criu";
+  return access(cache.c_str(), X_OK) == 0 ? cache : "";
+}
+
+Result<SubprocessResult> RunCriu(const std::string& criu, const char* argument) {
+  SubprocessOptions options{{criu, argument}, EnvironmentWithoutLoader({})};
+  return RunSubprocess(options, Deadline::After(kCriuTime));
+}
+
+int ParseCriuVersion(std::string_view text) {
+  constexpr std::string_view kLabel = "Version: ";
+  size_t at = text.find(kLabel);
+  return at == std::string_view::npos ? 0 : ParseVersion(text.substr(at + kLabel.size()), 100);
+}
+
+int ParseKernelVersion(std::string_view release) { return ParseVersion(release, 1000); }
+
+}  // namespace stasis

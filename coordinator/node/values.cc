@@ -1,0 +1,66 @@
+#include "coordinator/node/values.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+namespace stasis {
+namespace {
+
+constexpr int kMaxOrdinal = 1023;
+
+Status Bad(const char* what, std::string_view text, const char* expected) {
+  return Errorf(StatusCode::kInvalidArgument, "'%.*s' is no %s: expected %s",
+                static_cast<int>(std::min<size_t>(text.size(), 100)), text.data(), what, expected);
+}
+
+// Nanoseconds in one unit; 0: no such unit.
+double UnitOf(std::string_view unit) {
+  if (unit == "ms") return 1e6;
+  if (unit == "s" || unit.empty()) return 1e9;
+  if (unit == "m" || unit == "min") return 60e9;
+  if (unit == "h") return 3600e9;
+  return 0;
+}
+
+}  // namespace
+
+Result<std::vector<int>> ParseGpuList(std::string_view text) {
+  Status bad = Bad("list of GPUs", text, "ordinals as 0 or 2,0, each once");
+  std::vector<int> gpus;
+  for (size_t begin = 0; begin <= text.size();) {
+    size_t end = std::min(text.find(',', begin), text.size());
+    int gpu = -1;
+    auto [rest, error] = std::from_chars(text.data() + begin, text.data() + end, gpu);
+    if (error != std::errc() || rest != text.data() + end || gpu < 0 || gpu > kMaxOrdinal) return bad;
+    if (std::find(gpus.begin(), gpus.end(), gpu) != gpus.end()) return bad;
+    gpus.push_back(gpu);
+    begin = end + 1;
+  }
+  return gpus;
+}
+
+Result<Duration> ParseDuration(std::string_view text) {
+  Status bad = Bad("time", text, "30s, 500ms, 2m or 1h, up to a day");
+  double number = 0;
+  auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || !std::isfinite(number)) return bad;
+  double unit = UnitOf(text.substr(static_cast<size_t>(rest - text.data())));
+  double nanoseconds = number * unit;
+  if (nanoseconds < 1e6 || nanoseconds > 24 * 3600e9) return bad;
+  return Duration(static_cast<int64_t>(nanoseconds));
+}
+
+Status CheckEnvironmentEntry(std::string_view text) {
+  size_t equals = text.find('=');
+  if (equals != 0 && equals != std::string_view::npos) return Status();
+  return Bad("environment entry", text, "KEY=VALUE");
+}
+
+std::string GpuListText(const std::vector<int>& gpus) {
+  std::string text;
+  for (int gpu : gpus) text += (text.empty() ? "" : ",") + std::to_string(gpu);
+  return text;
+}
+
+}  // namespace stasis
