@@ -5,10 +5,12 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 
@@ -45,15 +47,25 @@ bool WaitReadable(int fd, const Deadline& deadline) {
   return ready > 0;
 }
 
-std::string ReadAll(int fd) {
+// What a pipe holds, which others may keep open.
+std::string Left(int fd) {
   std::string text;
   char buffer[4096];
-  Deadline deadline = Deadline::After(kPatience);
-  for (;;) {
-    ssize_t got = WaitReadable(fd, deadline) ? read(fd, buffer, sizeof buffer) : 0;
-    if (got <= 0) return text;
+  while (WaitReadable(fd, Deadline::After({}))) {
+    const ssize_t got = read(fd, buffer, sizeof buffer);
+    if (got <= 0) break;
     text.append(buffer, static_cast<size_t>(got));
   }
+  return text;
+}
+
+// To the test's output. Nothing when the test was not started through tests/harness/hung.py.
+void TellOfProcess(pid_t pid) {
+  const char* program = getenv("STASIS_HUNG");
+  if (program == nullptr) return;
+  fflush(nullptr);
+  const std::string command = "'" + std::string(program) + "' " + std::to_string(pid);
+  static_cast<void>(!system(command.c_str()));
 }
 
 // In the child: only system calls from here on, as other threads of the parent may have held any lock. The
@@ -97,28 +109,67 @@ ChildProgram::ChildProgram(const std::vector<std::string>& arguments, int inheri
 }
 
 ChildProgram::~ChildProgram() {
-  if (exit_code_ >= 0) return;
-  Kill(SIGKILL);
-  Wait();
+  if (exit_code_ < 0) {
+    Kill(SIGKILL);
+    Reap();
+  }
+  const testing::UnitTest& tests = *testing::UnitTest::GetInstance();
+  const bool failed = tests.current_test_info() == nullptr ? tests.Failed() : testing::Test::HasFailure();
+  if (!failed) return;
+  const std::string said = Left(error_.get());
+  if (!said.empty()) fprintf(stderr, "---- process %d wrote:\n%s\n", static_cast<int>(pid_), said.c_str());
 }
 
-void ChildProgram::Kill(int signal) { kill(pid_, signal); }
+void ChildProgram::Kill(int signal) {
+  if (exit_code_ < 0) kill(pid_, signal);
+}
 
-int ChildProgram::Wait() {
-  if (exit_code_ >= 0) return exit_code_;
+void ChildProgram::Reap() {
   int status = 0;
   while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
   }
   exit_code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+void ChildProgram::EndHung() {
+  hung_ = true;
+  ADD_FAILURE() << "process " << pid_ << " did not answer";
+  TellOfProcess(pid_);
+  Kill(SIGKILL);
+}
+
+bool ChildProgram::AwaitReadable(int fd, const Deadline& deadline) {
+  if (WaitReadable(fd, deadline)) return true;
+  if (!hung_) EndHung();
+  return false;
+}
+
+int ChildProgram::Wait() {
+  if (exit_code_ >= 0) return exit_code_;
+  const Fd process(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
+  STASIS_CHECK(process.valid());
+  AwaitReadable(process.get(), Deadline::After(kPatience));
+  Reap();
   return exit_code_;
 }
 
 std::string ChildProgram::ReadLine() {
   std::string line;
-  Deadline deadline = Deadline::After(kPatience);
+  const Deadline deadline = Deadline::After(kPatience);
   char c;
-  while (WaitReadable(output_.get(), deadline) && read(output_.get(), &c, 1) == 1 && c != '\n') line += c;
+  while (AwaitReadable(output_.get(), deadline) && read(output_.get(), &c, 1) == 1 && c != '\n') line += c;
   return line;
+}
+
+std::string ChildProgram::ReadAll(int fd) {
+  std::string text;
+  char buffer[4096];
+  const Deadline deadline = Deadline::After(kPatience);
+  for (;;) {
+    const ssize_t got = AwaitReadable(fd, deadline) ? read(fd, buffer, sizeof buffer) : 0;
+    if (got <= 0) return text;
+    text.append(buffer, static_cast<size_t>(got));
+  }
 }
 
 int ChildProgram::Finish(std::string* output, std::string* error) {

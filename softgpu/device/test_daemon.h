@@ -20,7 +20,9 @@ namespace softgpu {
 // Long enough for a loaded machine under a sanitizer; nothing waits for it to pass unless it fails.
 inline constexpr stasis::Duration kPatience = std::chrono::seconds(30);
 
-// A child with pipes on its standard streams. Killed and reaped when destroyed.
+// A child with pipes on its standard streams. Killed and reaped when destroyed. One that does not answer
+// within kPatience fails the test, which is told what its threads were doing, and is killed: no wait is
+// without end. The output of a failed test holds what its children have written to standard error.
 class ChildProgram {
  public:
   // `inherited`: a descriptor that the child gets as its number 3, or -1. `environment`: "NAME=value" on top
@@ -31,18 +33,24 @@ class ChildProgram {
   ChildProgram(const ChildProgram&) = delete;
 
   pid_t pid() const { return pid_; }
-  // The next line of standard output without its end; empty at the end of output, or when patience ends.
+  // The next line of standard output without its end; empty at the end of output.
   std::string ReadLine();
   void CloseInput() { input_.Reset(); }
   void Kill(int signal);
-  // The exit code, or 128 + signal. Waits.
+  // The exit code, or 128 + signal. Waits for the end.
   int Wait();
   // Waits for the end of both streams, then for the program.
   int Finish(std::string* output, std::string* error);
 
  private:
+  bool AwaitReadable(int fd, const stasis::Deadline& deadline);
+  std::string ReadAll(int fd);
+  void EndHung();
+  void Reap();
+
   pid_t pid_ = -1;
   int exit_code_ = -1;
+  bool hung_ = false;
   stasis::Fd input_, output_, error_;
 };
 

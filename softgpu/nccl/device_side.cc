@@ -47,6 +47,11 @@ std::string DaemonSocket() {
   return realpath(path.c_str(), real) != nullptr ? real : path;
 }
 
+bool Broken(CUstream stream) {
+  const CUresult state = Driver().cuStreamQuery(stream);
+  return state != CUDA_SUCCESS && state != CUDA_ERROR_NOT_READY;
+}
+
 }  // namespace
 
 ncclResult_t FromDriver(CUresult result, const char* what) {
@@ -144,14 +149,13 @@ ncclResult_t DeviceSide::Join(const std::vector<CUstream>& streams, Chain* chain
   return ncclSuccess;
 }
 
-ncclResult_t DeviceSide::Record(const std::vector<CUstream>& streams, Chain* chain,
-                                unsigned long long capture) {
-  NCCL_TRY(FromDriver(Driver().cuEventRecord(chain->event, streams[0]), "cuEventRecord"));
+CUresult DeviceSide::Record(const std::vector<CUstream>& streams, Chain* chain, unsigned long long capture) {
   chain->used = true;
   chain->capture = capture;
-  for (size_t i = 1; i < streams.size(); i++)
-    NCCL_TRY(FromDriver(Driver().cuStreamWaitEvent(streams[i], chain->event, 0), "cuStreamWaitEvent"));
-  return ncclSuccess;
+  CUresult result = Driver().cuEventRecord(chain->event, streams[0]);
+  for (size_t i = 1; i < streams.size() && result == CUDA_SUCCESS; i++)
+    result = Driver().cuStreamWaitEvent(streams[i], chain->event, 0);
+  return result;
 }
 
 ncclResult_t DeviceSide::Launch(const std::vector<CUstream>& streams, LaunchedOperations* launched) {
@@ -170,7 +174,11 @@ ncclResult_t DeviceSide::Launch(const std::vector<CUstream>& streams, LaunchedOp
   NCCL_TRY(Follow(streams[0], chain, capture));
   NCCL_TRY(Join(streams, chain));
   NCCL_TRY(FromDriver(native::Launch<&RunOperations>(streams[0], *launched), "cuLaunchKernel"));
-  return Record(streams, chain, capture);
+  const CUresult recorded = Record(streams, chain, capture);
+  // Launched it is: what kernels do to the context meanwhile, the streams and the communicator tell. Else the
+  // result of the call would depend on how soon they do.
+  if (!capturing && Broken(streams[0])) return ncclSuccess;
+  return FromDriver(recorded, "cuEventRecord");
 }
 
 ncclResult_t DeviceSide::Flush() {

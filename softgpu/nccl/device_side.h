@@ -57,7 +57,7 @@ class DeviceSide {
   ncclResult_t Allocate();
   ncclResult_t Follow(CUstream stream, Chain* chain, unsigned long long capture);
   ncclResult_t Join(const std::vector<CUstream>& streams, Chain* chain);
-  ncclResult_t Record(const std::vector<CUstream>& streams, Chain* chain, unsigned long long capture);
+  CUresult Record(const std::vector<CUstream>& streams, Chain* chain, unsigned long long capture);
 
   int ordinal_ = -1;
   CUdevice device_ = 0;

@@ -84,10 +84,9 @@ ncclResult_t LaunchOperations(const std::vector<PendingOperation>& operations) {
     batch->second.operations.push_back(each.operation);
     batch->second.streams.push_back(each.stream);
   }
-  for (const auto& [communicator, batch] : batches) {
-    NCCL_TRY(communicator->Usable());
-    NCCL_TRY(communicator->Launch(batch));
-  }
+  // Before the first is launched: a kernel of this group that fails at once makes the others unusable.
+  for (const auto& [communicator, _] : batches) NCCL_TRY(communicator->Usable());
+  for (const auto& [communicator, batch] : batches) NCCL_TRY(communicator->Launch(batch));
   return ncclSuccess;
 }
 

@@ -1,5 +1,6 @@
 // Communicators across processes and nodes.
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -239,14 +240,18 @@ SOFTGPU_CHILD(patient) {
   return 0;
 }
 
-// A rank whose buffer is none, in one process with one that waits for it.
+// A rank whose buffer is none, in one process with one that waits for it. With late_launch.cc in between, the
+// call goes on only after its kernel has failed.
 SOFTGPU_CHILD(bad_buffer) {
+  using LateLaunches = void (*)(bool);
+  const auto late_launches = reinterpret_cast<LateLaunches>(dlsym(RTLD_DEFAULT, "LateLaunches"));
   std::vector<ncclComm_t> comms(2);
   CHILD_CHECK(ncclCommInitAll(comms.data(), 2, nullptr) == ncclSuccess);
   const Stream first(0);
   static auto* const second = new Stream(1);  // goes with its context
   const Buffer buffer(0, 64);
   CHILD_CHECK(ncclRecv(buffer.at(), 64, ncclInt8, 1, comms[0], first.get()) == ncclSuccess);
+  if (late_launches != nullptr) late_launches(true);
   CHILD_CHECK(ncclSend(reinterpret_cast<void*>(0x1000), 64, ncclInt8, 0, comms[1], second->get()) ==
               ncclSuccess);
   CHILD_CHECK(second->Wait() == CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -404,13 +409,16 @@ void TestDeadPeer(const std::vector<std::string>& environment) {
 TEST(Processes, ThePeerDies) { TestDeadPeer({}); }
 TEST(Processes, ThePeerOnAnotherNodeDies) { TestDeadPeer({"NCCL_HOSTID=elsewhere"}); }
 
-void ExpectRole(const std::string& role) {
-  auto child = StartChild(role);
-  EXPECT_EQ(child->ReadLine(), "done");
-  EXPECT_EQ(child->Wait(), 0);
+void ExpectRole(const std::string& role, const std::vector<std::string>& environment = {}) {
+  ChildProgram child({Self(), "--child", role}, -1, environment);
+  EXPECT_EQ(child.ReadLine(), "done");
+  EXPECT_EQ(child.Wait(), 0);
 }
 
 TEST(Processes, ABufferThatIsNoneBreaksTheContextOfItsRank) { ExpectRole("bad_buffer"); }
+TEST(Processes, AKernelThatFailsAtOnceDoesNotFailTheCall) {
+  ExpectRole("bad_buffer", {"LD_PRELOAD=" LATE_LAUNCH});
+}
 TEST(Processes, AGraphLaunchedAfterTheEndOfItsCommunicatorFails) { ExpectRole("stale_graph"); }
 TEST(Processes, ACollectiveThatIsHeldUpDoesNotHoldTheProcess) { ExpectRole("leaves"); }
 TEST(Processes, TheChildOfAForkHasNoCommunicators) { ExpectRole("after_fork"); }
