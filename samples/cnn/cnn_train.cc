@@ -6,6 +6,7 @@
 #include "../common/fail.h"
 #include "../common/options.h"
 #include "../common/random.h"
+#include "../common/saved_state.h"
 #include "trainer.h"
 
 namespace {
@@ -25,7 +26,9 @@ cnn::Config ParseConfig(int argc, char** argv) {
   options.Integer("--log-every", &config.log_every, 1, 100000000, "steps between lines");
   options.Text("--data", &config.data, "directory of the IDX files");
   options.Flag("--reference", &config.reference, "train on the host, without CUDA");
+  config.saving.AddTo(&options);
   options.Parse(argc, argv);
+  config.saving.Check(config.reference);
   return config;
 }
 
@@ -38,21 +41,62 @@ void PrintConfig(const cnn::Config& config, const sample::ImageSet& train, int t
       static_cast<unsigned long long>(config.seed));
 }
 
+// All that the state of a run depends on.
+std::string Kind(const cnn::Config& config) {
+  char text[256];
+  snprintf(text, sizeof(text), "cnn_train channels %d hidden %d batch %d dropout %.17g lr %.17g seed %llu",
+           config.channels, config.hidden, config.batch, config.dropout, config.learning_rate,
+           static_cast<unsigned long long>(config.seed));
+  return text;
+}
+
+// Where a run is.
+struct Course {
+  Course(uint64_t seed, int images) : random(seed ^ 0x6f72646572u), next(images), order(images) {}
+
+  sample::Random random;
+  int step = 0;            // the latest
+  int next;                // the place in the order of the next step's first image
+  std::vector<int> order;  // of the images
+};
+
+void Exchange(sample::SavedState* state, Course* course, cnn::Trainer* trainer) {
+  state->Value(&course->random);
+  state->Value(&course->step);
+  state->Value(&course->next);
+  state->Values(&course->order);
+  if (!state->saving()) trainer->SetOrder(course->order);
+  trainer->Exchange(state);
+  state->Finish();
+}
+
 // Goes through the training images in a new order each time round; an incomplete last batch is left out.
-void Train(const cnn::Config& config, int images, cnn::Trainer* trainer) {
-  sample::Random random(config.seed ^ 0x6f72646572u);
-  int next = images;
-  for (int step = 1; step <= config.steps; ++step) {
-    if (next + config.batch > images) {
-      trainer->SetOrder(sample::Permutation(images, &random));
-      next = 0;
-    }
-    trainer->Step(next);
-    next += config.batch;
-    if (step % config.log_every == 0 || step == config.steps) {
-      printf("step %d loss %.9g\n", step, static_cast<double>(trainer->Loss()));
-    }
+// False: the run was saved and ends here.
+bool Train(const cnn::Config& config, int images, cnn::Trainer* trainer) {
+  Course course{config.seed, images};
+  if (!config.saving.from.empty()) {
+    sample::SavedState state = sample::SavedState::Read(config.saving.from, Kind(config));
+    Exchange(&state, &course, trainer);
   }
+  while (course.step < config.steps) {
+    ++course.step;
+    if (course.next + config.batch > images) {
+      course.order = sample::Permutation(images, &course.random);
+      trainer->SetOrder(course.order);
+      course.next = 0;
+    }
+    trainer->Step(course.next);
+    course.next += config.batch;
+    if (course.step % config.log_every == 0 || course.step == config.steps) {
+      printf("step %d loss %.9g\n", course.step, static_cast<double>(trainer->Loss()));
+    }
+    if (course.step != config.saving.at) continue;
+    sample::SavedState state = sample::SavedState::Write(config.saving.to, Kind(config));
+    Exchange(&state, &course, trainer);
+    printf("saved after step %d\n", course.step);
+    return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -72,7 +116,7 @@ int main(int argc, char** argv) {
 
   const auto make = config.reference ? cnn::MakeReferenceTrainer : cnn::MakeDeviceTrainer;
   const std::unique_ptr<cnn::Trainer> trainer = make(config, cnn::InitialModel(config), train, test);
-  Train(config, train.count, trainer.get());
+  if (!Train(config, train.count, trainer.get())) return 0;
 
   const int correct = trainer->CountCorrect(tested);
   printf("test accuracy %.4f (%d of %d)\n", static_cast<double>(correct) / tested, correct, tested);

@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "../common/saved_state.h"
+
 namespace cnn {
 
 struct Config {
@@ -19,6 +21,7 @@ struct Config {
   int device = 0;
   int log_every = 10;
   bool reference = false;
+  sample::Saving saving;
   std::string data = "/usr/share/datasets/fashion-mnist";
 };
 

@@ -97,4 +97,12 @@ std::vector<T> Download(const OnDevice<T>& from, cudaStream_t stream) {
   return values;
 }
 
+// Its elements are written to the file, or read from it.
+template <typename T>
+void Exchange(sample::SavedState* state, const OnDevice<T>& array, cudaStream_t stream) {
+  std::vector<T> values = Download(array, stream);
+  state->Values(&values);
+  Upload(values, array, stream);
+}
+
 }  // namespace cnn

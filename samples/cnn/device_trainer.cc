@@ -120,6 +120,10 @@ class Network {
     }
   }
 
+  void Exchange(sample::SavedState* state) {
+    for (const auto& layer : layers_) layer->ExchangeOwn(state);
+  }
+
   // Of the first `rows` images of the latest Forward().
   void AddCorrect(int rows, int* correct) {
     CountCorrect(probabilities_.data(), labels_.data(), rows, kClasses, correct, setting_.stream);
@@ -208,7 +212,23 @@ class DeviceTrainer : public Trainer {
     return model;
   }
 
+  void Exchange(sample::SavedState* state) override {
+    state->Value(&step_);
+    for (Parameter* parameter : weights_.All()) {
+      for (const OnDevice<float>* array : {&parameter->value, &parameter->mean, &parameter->variance})
+        cnn::Exchange(state, *array, stream_.get());
+    }
+    ExchangeRunning(state, weights_.first);
+    ExchangeRunning(state, weights_.second);
+    network_->Exchange(state);
+  }
+
  private:
+  void ExchangeRunning(sample::SavedState* state, const BlockWeights& block) {
+    cnn::Exchange(state, block.running.mean, stream_.get());
+    cnn::Exchange(state, block.running.variance, stream_.get());
+  }
+
   void DownloadBlock(const BlockWeights& block, BlockModel* model) {
     model->filter = Download(block.filter.value, stream_.get());
     model->scale = Download(block.scale.value, stream_.get());

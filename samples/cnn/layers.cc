@@ -212,6 +212,8 @@ class Dropout : public Layer {
                                      reserve_.data(), reserve_.bytes()));
   }
 
+  void ExchangeOwn(sample::SavedState* state) override { Exchange(state, states_, setting_.stream); }
+
  private:
   size_t StatesBytes() const {
     size_t bytes = 0;

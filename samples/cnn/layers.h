@@ -44,6 +44,8 @@ class Layer {
   virtual void Forward(const float* x) = 0;
   // From what Forward() read and the slope in y() to dx() and the gradients of the parameters.
   virtual void Backward(const float* x, const float* dy) = 0;
+  // What it keeps from one step to the next, except its parameters.
+  virtual void ExchangeOwn(sample::SavedState*) {}
 
  protected:
   const Setting setting_;

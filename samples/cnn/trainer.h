@@ -27,6 +27,9 @@ class Trainer {
   virtual int CountCorrect(int images) = 0;
 
   virtual Model Weights() = 0;
+
+  // All that later steps depend on, except the order. Not of the reference.
+  virtual void Exchange(sample::SavedState*) {}
 };
 
 std::unique_ptr<Trainer> MakeDeviceTrainer(const Config& config, const Model& initial,

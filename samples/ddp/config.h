@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "../common/saved_state.h"
 #include "../ranks/network.h"
 
 namespace ddp {
@@ -26,6 +27,7 @@ struct Config {
   int device = -1;
   int ranks = 1;  // with --reference
   bool reference = false;
+  sample::Saving saving;
 };
 
 // Where each layer's weights are in one array; gradients lie likewise and have the loss behind them.
@@ -50,6 +52,8 @@ class Trainer {
   virtual int first_rank() const = 0;
   // The weights as each of the ranks of this process has them, from first_rank() on.
   virtual std::vector<std::vector<float>> Weights() = 0;
+  // All that later steps depend on. Not of the reference.
+  virtual void Exchange(sample::SavedState*) {}
 };
 
 std::unique_ptr<Trainer> MakeDeviceTrainer(const Config& config);

@@ -5,6 +5,7 @@
 
 #include "../common/fail.h"
 #include "../common/options.h"
+#include "../common/saved_state.h"
 #include "../common/sha256.h"
 #include "config.h"
 
@@ -28,8 +29,51 @@ ddp::Config ParseConfig(int argc, char** argv) {
   options.Integer("--device", &config.device, 0, 1023, "first CUDA device here; unset: by LOCAL_RANK");
   options.Flag("--reference", &config.reference, "compute on the host, without CUDA");
   options.Integer("--ranks", &config.ranks, 1, 1024, "with --reference: how many ranks there would be");
+  config.saving.AddTo(&options);
   options.Parse(argc, argv);
+  config.saving.Check(config.reference);
   return config;
+}
+
+// All that the state of a run depends on, apart from the number of ranks, which the saved arrays have from
+// it.
+std::string Kind(const ddp::Config& config) {
+  char text[256];
+  snprintf(text, sizeof(text), "ddp_train batch %d width %d layers %d rows %d lr %.17g seed %llu",
+           config.batch, config.width, config.layers, config.rows, config.rate,
+           static_cast<unsigned long long>(config.seed));
+  return text;
+}
+
+void Exchange(sample::SavedState* state, int* step, ddp::Trainer* trainer) {
+  state->Value(step);
+  trainer->Exchange(state);
+  state->Finish();
+}
+
+// False: the run was saved and ends here.
+bool Train(const ddp::Config& config, ddp::Trainer* trainer) {
+  const bool speaks = trainer->first_rank() == 0;
+  const sample::Saving saving = config.saving.OfRank(trainer->first_rank());
+  int step = 0;
+  if (!saving.from.empty()) {
+    sample::SavedState state = sample::SavedState::Read(saving.from, Kind(config));
+    Exchange(&state, &step, trainer);
+  }
+  while (step < config.steps) {
+    trainer->Train(++step);
+    if (step % config.log_every == 0 || step == config.steps) {
+      // Every rank waits for it, so that none is more than these steps ahead of its device.
+      const double loss = trainer->Loss();
+      if (speaks) printf("step %d loss %.9g\n", step, loss);
+    }
+    if (step != saving.at) continue;
+    sample::SavedState state = sample::SavedState::Write(saving.to, Kind(config));
+    Exchange(&state, &step, trainer);
+    if (speaks) printf("saved after step %d\n", step);
+    return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -38,14 +82,7 @@ int main(int argc, char** argv) {
   const ddp::Config config = ParseConfig(argc, argv);
   const std::unique_ptr<ddp::Trainer> trainer =
       config.reference ? ddp::MakeReferenceTrainer(config) : ddp::MakeDeviceTrainer(config);
-  const bool speaks = trainer->first_rank() == 0;
-  for (int step = 1; step <= config.steps; ++step) {
-    trainer->Train(step);
-    if (step % config.log_every != 0 && step != config.steps) continue;
-    // Every rank waits for it, so that none is more than these steps ahead of its device.
-    const double loss = trainer->Loss();
-    if (speaks) printf("step %d loss %.9g\n", step, loss);
-  }
+  if (!Train(config, trainer.get())) return 0;
   int rank = trainer->first_rank();
   for (const std::vector<float>& weights : trainer->Weights()) {
     sample::Sha256 sha;

@@ -114,6 +114,14 @@ class DeviceTrainer : public Trainer {
     return all;
   }
 
+  void Exchange(sample::SavedState* state) override {
+    for (const auto& replica : replicas_) {
+      CUDA_CHECK(cudaSetDevice(replica->device));
+      CUDA_CHECK(cudaStreamSynchronize(replica->compute));
+      for (device::Array<float>* array : {&replica->weights, &replica->velocity}) array->Exchange(state);
+    }
+  }
+
  private:
   // A call for each rank of this process; those of one thread must be in a group.
   template <typename Call>

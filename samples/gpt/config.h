@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "../common/saved_state.h"
+
 namespace gpt {
 
 struct Config {
@@ -20,6 +22,7 @@ struct Config {
   int device = 0;
   int log_every = 1;
   bool reference = false;
+  sample::Saving saving;
   bool blas = false;  // cuBLAS multiplies the matrices
   std::string text;
 

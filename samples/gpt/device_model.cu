@@ -123,6 +123,16 @@ class DeviceModel : public Model {
     return values;
   }
 
+  void Exchange(sample::SavedState* state) override {
+    state->Value(&step_);
+    for (DeviceArray<float>* array : {&values_, &adam_mean_, &adam_variance_}) {
+      std::vector<float> values(array->count());
+      Copy(values.data(), array->data(), array->bytes(), cudaMemcpyDeviceToHost);
+      state->Values(&values);
+      Copy(array->data(), values.data(), array->bytes(), cudaMemcpyHostToDevice);
+    }
+  }
+
  private:
   cudaStream_t stream() const { return stream_.get(); }
 

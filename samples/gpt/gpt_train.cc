@@ -6,6 +6,7 @@
 
 #include "../common/fail.h"
 #include "../common/options.h"
+#include "../common/saved_state.h"
 #include "../common/sha256.h"
 #include "model.h"
 
@@ -36,7 +37,9 @@ gpt::Config ParseConfig(int argc, char** argv) {
   options.Text("--text", &config.text, "any file");
   options.Flag("--blas", &config.blas, "multiply matrices by cuBLAS");
   options.Flag("--reference", &config.reference, "train on the host, without CUDA");
+  config.saving.AddTo(&options);
   options.Parse(argc, argv);
+  config.saving.Check(config.reference);
   if (config.width % config.heads != 0)
     sample::Fail(sample::kExitUsage, "--width must be a multiple of --heads");
   if (int64_t{config.Rows()} * config.width * gpt::kExpansion > INT32_MAX) {
@@ -54,14 +57,51 @@ void PrintConfig(const gpt::Config& config, const gpt::Corpus& corpus, const gpt
       config.learning_rate, config.weight_decay, static_cast<unsigned long long>(config.seed));
 }
 
-void Train(const gpt::Config& config, const gpt::Corpus& corpus, gpt::Model* model) {
-  sample::Random random(config.seed ^ 0x706c61636573u);
-  for (int step = 1; step <= config.steps; ++step) {
-    model->Step(gpt::DrawBatch(corpus, config, &random));
-    if (step % config.log_every == 0 || step == config.steps) {
-      printf("step %d loss %.9g\n", step, static_cast<double>(model->Loss()));
-    }
+// All that the state of a run depends on.
+std::string Kind(const gpt::Config& config, const gpt::Corpus& corpus) {
+  char text[512];
+  snprintf(
+      text, sizeof(text),
+      "gpt_train text %zu layers %d width %d heads %d context %d batch %d lr %.17g decay %.17g seed %llu "
+      "blas %d",
+      corpus.tokens.size(), config.layers, config.width, config.heads, config.context, config.batch,
+      config.learning_rate, config.weight_decay, static_cast<unsigned long long>(config.seed), config.blas);
+  return text;
+}
+
+// Where a run is.
+struct Course {
+  sample::Random random;
+  int step = 0;  // the latest
+};
+
+void Exchange(sample::SavedState* state, Course* course, gpt::Model* model) {
+  state->Value(&course->random);
+  state->Value(&course->step);
+  model->Exchange(state);
+  state->Finish();
+}
+
+// False: the run was saved and ends here.
+bool Train(const gpt::Config& config, const gpt::Corpus& corpus, gpt::Model* model) {
+  Course course{sample::Random(config.seed ^ 0x706c61636573u)};
+  if (!config.saving.from.empty()) {
+    sample::SavedState state = sample::SavedState::Read(config.saving.from, Kind(config, corpus));
+    Exchange(&state, &course, model);
   }
+  while (course.step < config.steps) {
+    ++course.step;
+    model->Step(gpt::DrawBatch(corpus, config, &course.random));
+    if (course.step % config.log_every == 0 || course.step == config.steps) {
+      printf("step %d loss %.9g\n", course.step, static_cast<double>(model->Loss()));
+    }
+    if (course.step != config.saving.at) continue;
+    sample::SavedState state = sample::SavedState::Write(config.saving.to, Kind(config, corpus));
+    Exchange(&state, &course, model);
+    printf("saved after step %d\n", course.step);
+    return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -73,7 +113,7 @@ int main(int argc, char** argv) {
   PrintConfig(config, corpus, parameters);
   const auto make = config.reference ? gpt::MakeReferenceModel : gpt::MakeDeviceModel;
   const std::unique_ptr<gpt::Model> model = make(config, parameters, gpt::InitialValues(config, parameters));
-  Train(config, corpus, model.get());
+  if (!Train(config, corpus, model.get())) return 0;
   sample::Sha256 sha;
   sha.Update(model->Values());
   printf("sha256 %s\n", sha.HexDigest().c_str());

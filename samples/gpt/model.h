@@ -20,6 +20,9 @@ class Model {
   virtual float Loss() = 0;
 
   virtual std::vector<float> Values() = 0;
+
+  // All that later steps depend on. Not of the reference.
+  virtual void Exchange(sample::SavedState*) {}
 };
 
 std::unique_ptr<Model> MakeDeviceModel(const Config& config, const Parameters& parameters,

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "../common/saved_state.h"
+
 namespace mlp {
 
 struct Config {
@@ -21,6 +23,7 @@ struct Config {
   int freeze_after = 0;  // steps after which weights stay as they are; 0: never
   int log_every = 1;
   bool reference = false;
+  sample::Saving saving;
   std::string data = "/usr/share/datasets/fashion-mnist";
 };
 

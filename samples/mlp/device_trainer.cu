@@ -103,6 +103,16 @@ struct Parameter {
                       stream);
   }
 
+  void Exchange(sample::SavedState* state, cudaStream_t stream) {
+    for (PoolArray<float>* array : {&value, &mean, &variance}) {
+      std::vector<float> values = Download(*array, stream);
+      state->Values(&values);
+      CUDA_CHECK(
+          cudaMemcpyAsync(array->data(), values.data(), array->bytes(), cudaMemcpyHostToDevice, stream));
+      CUDA_CHECK(cudaStreamSynchronize(stream));
+    }
+  }
+
   PoolArray<float> value;
   PoolArray<float> mean;
   PoolArray<float> variance;
@@ -186,6 +196,14 @@ class DeviceTrainer : public Trainer {
                        Download(layer.bias.value, stream_.get())});
     }
     return model;
+  }
+
+  void Exchange(sample::SavedState* state) override {
+    state->Value(&step_);
+    for (DenseLayer& layer : layers_) {
+      layer.weights.Exchange(state, stream_.get());
+      layer.bias.Exchange(state, stream_.get());
+    }
   }
 
   std::string MemoryLine() const override {

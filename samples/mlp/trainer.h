@@ -29,6 +29,9 @@ class Trainer {
 
   virtual Model Weights() = 0;
 
+  // All that later steps depend on, except the order. Not of the reference.
+  virtual void Exchange(sample::SavedState*) {}
+
   // A line on memory, or "".
   virtual std::string MemoryLine() const = 0;
 };

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "../common/saved_state.h"
 #include "../ranks/network.h"
 
 namespace pipeline {
@@ -27,6 +28,7 @@ struct Config {
   int device = -1;
   int ranks = 1;  // with --reference
   bool reference = false;
+  sample::Saving saving;
 };
 
 // Each rank is a stage: the layers of the network from layers * rank on.
@@ -55,6 +57,8 @@ class Trainer {
   virtual int first_rank() const = 0;
   // The weights of the stages of this process, from that of first_rank() on.
   virtual std::vector<std::vector<float>> Weights() = 0;
+  // All that later steps depend on. Not of the reference.
+  virtual void Exchange(sample::SavedState*) {}
 };
 
 std::unique_ptr<Trainer> MakeDeviceTrainer(const Config& config);

@@ -87,6 +87,11 @@ class DeviceTrainer : public Trainer {
     return {weights_.Get()};
   }
 
+  void Exchange(sample::SavedState* state) override {
+    CUDA_CHECK(cudaStreamSynchronize(stream_));
+    for (Floats* array : {&weights_, &velocity_}) array->Exchange(state);
+  }
+
  private:
   void Allocate() {
     weights_ = Floats(stage_.weights);

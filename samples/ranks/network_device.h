@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include "../common/saved_state.h"
 #include "network.h"
 
 namespace ranks {
@@ -43,6 +44,12 @@ class Array {
   size_t count() const { return count_; }
   void Set(const std::vector<T>& values);
   std::vector<T> Get() const;
+  // Its elements are written to the file, or read from it.
+  void Exchange(sample::SavedState* state) {
+    std::vector<T> values = Get();
+    state->Values(&values);
+    Set(values);
+  }
 
  private:
   T* data_ = nullptr;

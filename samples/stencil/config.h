@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "../common/saved_state.h"
+
 namespace stencil {
 
 struct Config {
@@ -16,6 +18,7 @@ struct Config {
   std::string graph = "capture";
   int device = 0;
   bool reference = false;
+  sample::Saving saving;  // its step is an iteration
 };
 
 // Explicit heat conduction: each inner point becomes u + kDiffusion * (((up + down) + (left + right)) - 4 *
@@ -35,6 +38,8 @@ class Solver {
   virtual double Advance(int iterations) = 0;
 
   virtual std::vector<double> Field() = 0;
+  // Not of the reference.
+  virtual void SetField(const std::vector<double>&) {}
 };
 
 std::unique_ptr<Solver> MakeDeviceSolver(const Config& config);

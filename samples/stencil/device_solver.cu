@@ -52,6 +52,11 @@ class DeviceSolver : public Solver {
     return field_;
   }
 
+  void SetField(const std::vector<double>& field) override {
+    field_ = field;
+    Upload(buffers_.now);
+  }
+
  private:
   // Streams belong to the device that is current when they are made.
   static const std::vector<Strip>& SelectDevice(const Config& config, const std::vector<Strip>& strips) {

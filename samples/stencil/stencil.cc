@@ -7,6 +7,7 @@
 
 #include "../common/fail.h"
 #include "../common/options.h"
+#include "../common/saved_state.h"
 #include "../common/sha256.h"
 #include "config.h"
 
@@ -23,10 +24,46 @@ stencil::Config ParseConfig(int argc, char** argv) {
   options.Choice("--graph", &config.graph, {"capture", "explicit", "none"}, "capture, explicit or none");
   options.Integer("--device", &config.device, 0, 1023, "CUDA device");
   options.Flag("--reference", &config.reference, "compute on the host, without CUDA");
+  config.saving.AddTo(&options);
   options.Parse(argc, argv);
+  config.saving.Check(config.reference);
   if (config.iterations % 2 != 0) sample::Fail(sample::kExitUsage, "--iterations must be even");
   if (config.report_every % 2 != 0) sample::Fail(sample::kExitUsage, "--report-every must be even");
   return config;
+}
+
+// All that the state of a run depends on.
+std::string Kind(const stencil::Config& config) {
+  return "stencil width " + std::to_string(config.width) + " height " + std::to_string(config.height);
+}
+
+void Exchange(sample::SavedState* state, int* done, stencil::Solver* solver) {
+  std::vector<double> field = solver->Field();
+  state->Value(done);
+  state->Values(&field);
+  state->Finish();
+  solver->SetField(field);
+}
+
+// False: the run was saved and ends here.
+bool Solve(const stencil::Config& config, stencil::Solver* solver) {
+  int done = 0;
+  if (!config.saving.from.empty()) {
+    sample::SavedState state = sample::SavedState::Read(config.saving.from, Kind(config));
+    Exchange(&state, &done, solver);
+  }
+  while (done < config.iterations) {
+    const int iterations = std::min(config.report_every, config.iterations - done);
+    const double residual = solver->Advance(iterations);
+    done += iterations;
+    printf("iteration %d residual %.17g\n", done, residual);
+    if (config.saving.at == 0 || done < config.saving.at) continue;
+    sample::SavedState state = sample::SavedState::Write(config.saving.to, Kind(config));
+    Exchange(&state, &done, solver);
+    printf("saved after iteration %d\n", done);
+    return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -38,12 +75,7 @@ int main(int argc, char** argv) {
          config.streams, config.graph.c_str());
   const std::unique_ptr<stencil::Solver> solver =
       config.reference ? stencil::MakeHostSolver(config) : stencil::MakeDeviceSolver(config);
-  for (int done = 0; done < config.iterations;) {
-    const int iterations = std::min(config.report_every, config.iterations - done);
-    const double residual = solver->Advance(iterations);
-    done += iterations;
-    printf("iteration %d residual %.17g\n", done, residual);
-  }
+  if (!Solve(config, solver.get())) return 0;
   sample::Sha256 sha;
   sha.Update(solver->Field());
   printf("sha256 %s\n", sha.HexDigest().c_str());

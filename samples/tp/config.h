@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "../common/saved_state.h"
 #include "../ranks/network.h"
 
 namespace tp {
@@ -25,6 +26,7 @@ struct Config {
   int device = -1;
   int ranks = 1;  // with --reference
   bool reference = false;
+  sample::Saving saving;
 };
 
 // The network is a chain of blocks, x + w2 relu(w1 x). A tensor-parallel group has one copy of it: each rank
@@ -56,6 +58,8 @@ class Trainer {
   virtual int first_rank() const = 0;
   // The weights of the ranks of this process, from first_rank() on.
   virtual std::vector<std::vector<float>> Weights() = 0;
+  // All that later steps depend on. Not of the reference.
+  virtual void Exchange(sample::SavedState*) {}
 };
 
 std::unique_ptr<Trainer> MakeDeviceTrainer(const Config& config);

@@ -86,6 +86,11 @@ class DeviceTrainer : public Trainer {
     return {weights_.Get()};
   }
 
+  void Exchange(sample::SavedState* state) override {
+    CUDA_CHECK(cudaStreamSynchronize(compute_.stream));
+    for (Floats* array : {&weights_, &velocity_}) array->Exchange(state);
+  }
+
  private:
   void Allocate() {
     const size_t inputs = static_cast<size_t>(config_.inputs);
