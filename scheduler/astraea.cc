@@ -53,9 +53,11 @@ struct Claim {
 // One decision.
 class Round {
  public:
-  Round(const State& state, Time last) : state_(state), last_(last), plan_(state, last) {}
+  // Nothing is done for the jobs of `without`, which is sorted.
+  Round(const State& state, Time last, const std::vector<JobId>& without)
+      : state_(state), last_(last), without_(without), plan_(state, last) {}
 
-  Decision Decide() {
+  Decision Decide(std::vector<JobId>* unplaced) {
     GatherClaims();
     ServeStarving();
     while (Claim* claim = Neediest(/*within_quota=*/false)) {
@@ -70,6 +72,7 @@ class Round {
     TakeBack();
     Decision decision = plan_.Finish();
     decision.wake = NextLeaseEnd(state_);
+    *unplaced = plan_.unplaced();
     return decision;
   }
 
@@ -87,7 +90,9 @@ class Round {
       claim.utilized = window.utilized + claim.held * Lease();
       claim.deserved =
           window.deserved + std::min<double>(ledger.demand(tenant), ledger.quota(tenant)) * Lease();
-      for (const JobId id : state_.waiting(tenant)) claim.heap.push_back(CandidateOf(id));
+      for (const JobId id : state_.waiting(tenant)) {
+        if (!Contains(without_, id)) claim.heap.push_back(CandidateOf(id));
+      }
     }
     for (const JobId id : plan_.displaceable()) {
       Claim& claim = ClaimOf(id);
@@ -115,6 +120,7 @@ class Round {
     for (TenantId tenant = 0; tenant < claims_.size(); ++tenant) {
       for (const JobId id : state_.waiting(tenant)) {
         const Time since = state_.job(id).waiting_since;
+        if (Contains(without_, id)) continue;
         if (state_.now() - since >= state_.settings().starvation) starving.emplace_back(since, id);
       }
     }
@@ -226,6 +232,7 @@ class Round {
 
   const State& state_;
   const Time last_;
+  const std::vector<JobId>& without_;
   Plan plan_;
   std::vector<Claim> claims_;  // by tenant
   std::vector<JobId> passed_;  // did not fit
@@ -237,7 +244,9 @@ class Astraea final : public Policy {
   std::string_view name() const override { return "astraea"; }
   Decision Decide(const State& state, Time last) override {
     if (state.waiting_count() == 0) return {};
-    return Round(state, last).Decide();
+    return DecidePlaceable([&](const std::vector<JobId>& without, std::vector<JobId>* unplaced) {
+      return Round(state, last, without).Decide(unplaced);
+    });
   }
 };
 

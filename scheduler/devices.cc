@@ -1,6 +1,7 @@
 #include "scheduler/devices.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/status.h"
@@ -35,13 +36,34 @@ Devices::Devices(const ClusterShape& shape) : shape_(shape), nodes_(static_cast<
   free_ = shape.total();
 }
 
-std::optional<Placement> Devices::Find(int gpus) const {
+std::optional<Placement> Devices::Find(int gpus, int max_nodes) const {
   if (gpus > free_) return std::nullopt;
   if (gpus <= shape_.devices_per_node) {
     if (std::optional<Placement> one = FindOnOneNode(gpus)) return one;
   }
-  if (std::optional<Placement> near = FindUnderOneSwitch(gpus)) return near;
-  return FindUnderSwitches(gpus);
+  if (max_nodes == 1) return std::nullopt;
+  std::optional<Placement> place = FindUnderOneSwitch(gpus);
+  if (!place) place = FindUnderSwitches(gpus);
+  const auto allowed = [max_nodes](const Placement& found) {
+    return max_nodes == 0 || found.size() <= static_cast<size_t>(max_nodes);
+  };
+  if (allowed(*place)) return place;
+  // On the fewest nodes, whatever switches they are under.
+  std::vector<NodeId> all(nodes_.size());
+  std::iota(all.begin(), all.end(), NodeId{0});
+  place = Gather(std::move(all), gpus);
+  return allowed(*place) ? place : std::nullopt;
+}
+
+Placement Devices::On(NodeId node, int gpus) const {
+  STASIS_CHECK(FreeOn(node) >= gpus);
+  return {{node, Lowest(nodes_[node].free, gpus)}};
+}
+
+bool Devices::IsFree(const Placement& placement) const {
+  return std::all_of(placement.begin(), placement.end(), [this](const NodeShare& share) {
+    return (nodes_[share.node].free & share.devices) == share.devices;
+  });
 }
 
 std::optional<Placement> Devices::FindOnOneNode(int gpus) const {

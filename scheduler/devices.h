@@ -34,9 +34,13 @@ class Devices {
   int SwitchOf(NodeId node) const { return static_cast<int>(node) / shape_.nodes_per_switch; }
 
   // The best place for a gang of `gpus` >= 1: the fewest switches, then the fewest nodes, then the least room
-  // left over on the nodes it touches; equal ones by node. Nothing when fewer devices are free. Changes
-  // nothing.
-  std::optional<Placement> Find(int gpus) const;
+  // left over on the nodes it touches; equal ones by node. Nothing when fewer devices are free, or when so
+  // many are free on no `max_nodes` nodes (0: any number). Changes nothing.
+  std::optional<Placement> Find(int gpus, int max_nodes = 0) const;
+  // `gpus` devices of one node, which has them.
+  Placement On(NodeId node, int gpus) const;
+  int FreeOn(NodeId node) const { return FreeCount(nodes_[node]); }
+  bool IsFree(const Placement& placement) const;
   // CHECKs that all of it is free.
   void Take(const Placement& placement);
   // CHECKs that all of it is taken.

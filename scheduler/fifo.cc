@@ -12,13 +12,18 @@ class Fifo final : public Policy {
   std::string_view name() const override { return "fifo"; }
 
   Decision Decide(const State& state, Time) override {
-    Plan plan(state, state.now());
-    for (TenantId tenant = 0; tenant < state.settings().tenants.size(); ++tenant) Serve(state, tenant, plan);
-    return plan.Finish();
+    return DecidePlaceable([&](const std::vector<JobId>& without, std::vector<JobId>* unplaced) {
+      Plan plan(state, state.now());
+      for (TenantId tenant = 0; tenant < state.settings().tenants.size(); ++tenant)
+        Serve(state, tenant, without, plan);
+      Decision decision = plan.Finish();
+      *unplaced = plan.unplaced();
+      return decision;
+    });
   }
 
  private:
-  static void Serve(const State& state, TenantId tenant, Plan& plan) {
+  static void Serve(const State& state, TenantId tenant, const std::vector<JobId>& without, Plan& plan) {
     std::vector<JobId> queue = state.waiting(tenant);
     std::sort(queue.begin(), queue.end(), [&state](JobId a, JobId b) {
       const JobSpec &first = state.job(a).spec, &other = state.job(b).spec;
@@ -31,7 +36,7 @@ class Fifo final : public Policy {
       // A job that no quota would ever admit may have the cluster's idle devices when its tenant has no
       // other.
       const bool admitted = held + gpus <= state.ledger().quota(tenant) || held == 0;
-      if (!admitted || !plan.fits(id)) return;
+      if (!admitted || !plan.fits(id) || Contains(without, id)) return;
       plan.Choose(id);
       held += gpus;
     }

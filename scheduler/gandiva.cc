@@ -22,7 +22,8 @@ std::optional<Action> FindMigration(const State& state) {
     if (!Closer(state.devices().BestSpread(job.gpus), now)) continue;
     Devices without = state.devices();
     without.Release(job.placement);
-    std::optional<Placement> place = without.Find(job.gpus);
+    std::optional<Placement> place = without.Find(job.gpus, job.spec.max_nodes);
+    if (!place) continue;
     const Spread then = without.SpreadOf(*place);
     const int saved = (now.switches - then.switches) * state.settings().shape.nodes + now.nodes - then.nodes;
     if (saved <= best_saved) continue;

@@ -4,6 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "scheduler/defrag.h"
+
 namespace stasis::scheduler {
 
 Plan::Plan(const State& state, Time last, bool any) : state_(state), room_(state.devices().free()) {
@@ -30,13 +32,13 @@ void Plan::Reclaim(JobId id) {
   room_ += state_.job(id).gpus;
 }
 
-Decision Plan::Finish() const {
+Decision Plan::Finish() {
   Decision decision;
   Devices devices = state_.devices();
   std::vector<JobId> kept = kept_;
   std::sort(kept.begin(), kept.end());
   for (const JobId id : displaceable_) {
-    if (std::binary_search(kept.begin(), kept.end(), id)) continue;
+    if (Contains(kept, id)) continue;
     devices.Release(state_.job(id).placement);
     decision.actions.push_back({ActionKind::kPause, id, {}});
   }
@@ -44,15 +46,69 @@ Decision Plan::Finish() const {
     devices.Release(state_.job(id).placement);
     decision.actions.push_back({ActionKind::kPause, id, {}});
   }
+  MakePlaces(&devices, &decision);
+  if (!unplaced_.empty()) KeepUnwanted(&devices, &decision);
+  return decision;
+}
+
+void Plan::MakePlaces(Devices* devices, Decision* decision) {
   for (const JobId id : chosen_) {
     const Job& job = state_.job(id);
-    std::optional<Placement> place = devices.Find(job.spec.gpus);
-    STASIS_CHECK(place.has_value());
-    devices.Take(*place);
+    std::optional<Placement> place = PlaceFor(job, devices, decision);
+    if (!place) {
+      unplaced_.push_back(id);
+      continue;
+    }
+    devices->Take(*place);
     const ActionKind kind = job.phase == JobPhase::kPending ? ActionKind::kStart : ActionKind::kResume;
-    decision.actions.push_back({kind, id, std::move(*place)});
+    decision->actions.push_back({kind, id, std::move(*place)});
   }
-  return decision;
+}
+
+std::optional<Placement> Plan::PlaceFor(const Job& job, Devices* devices, Decision* decision) {
+  std::optional<Placement> place = devices->Find(job.spec.gpus, job.spec.max_nodes);
+  if (place) return place;
+  STASIS_CHECK(job.spec.max_nodes != 0);
+  std::optional<Defragmentation> room =
+      PlanRoom(state_, *devices, Movable(*decision), job.spec.gpus, job.spec.max_nodes);
+  if (!room || room->cost >= job.spec.gpus * static_cast<double>(state_.settings().lease))
+    return std::nullopt;
+  for (const Action& action : room->actions) {
+    if (action.kind != ActionKind::kResume) devices->Release(state_.job(action.job).placement);
+    if (action.kind != ActionKind::kPause) devices->Take(action.to);
+    decision->actions.push_back(action);
+  }
+  return std::move(room->place);
+}
+
+// What runs and has no part in the decision so far.
+std::vector<JobId> Plan::Movable(const Decision& decision) const {
+  std::vector<JobId> touched;
+  for (const Action& action : decision.actions) touched.push_back(action.job);
+  std::sort(touched.begin(), touched.end());
+  std::vector<JobId> movable;
+  for (const JobId id : state_.running()) {
+    if (!Contains(touched, id)) movable.push_back(id);
+  }
+  std::sort(movable.begin(), movable.end());
+  return movable;
+}
+
+// Who was to be paused for a job that has got no place goes on, where nobody else has the devices.
+void Plan::KeepUnwanted(Devices* devices, Decision* decision) const {
+  std::vector<Action>& actions = decision->actions;
+  for (size_t i = 0; i < actions.size();) {
+    const Job& job = state_.job(actions[i].job);
+    const bool resumed = std::any_of(actions.begin(), actions.end(), [&](const Action& other) {
+      return other.kind == ActionKind::kResume && other.job == actions[i].job;
+    });
+    if (actions[i].kind != ActionKind::kPause || resumed || !devices->IsFree(job.placement)) {
+      ++i;
+      continue;
+    }
+    devices->Take(job.placement);
+    actions.erase(actions.begin() + static_cast<ptrdiff_t>(i));
+  }
 }
 
 Time NextLeaseEnd(const State& state) {

@@ -3,6 +3,8 @@
 #ifndef SCHEDULER_PLAN_H_
 #define SCHEDULER_PLAN_H_
 
+#include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "scheduler/policy.h"
@@ -27,17 +29,45 @@ class Plan {
   void Reserve(int devices) { room_ -= devices; }
 
   // Pauses the displaceable that were not chosen where their devices are wanted, then starts and resumes the
-  // chosen in the order of choice.
-  Decision Finish() const;
+  // chosen in the order of choice. Where a gang that wants few nodes finds no place although there is room,
+  // other jobs are moved together for it (scheduler/defrag.h) if that costs less than a lease of the gang.
+  Decision Finish();
+  // The chosen that have got no place even so.
+  const std::vector<JobId>& unplaced() const { return unplaced_; }
 
  private:
+  void MakePlaces(Devices* devices, Decision* decision);
+  std::optional<Placement> PlaceFor(const Job& job, Devices* devices, Decision* decision);
+  std::vector<JobId> Movable(const Decision& decision) const;
+  void KeepUnwanted(Devices* devices, Decision* decision) const;
+
   const State& state_;
   int room_ = 0;
   std::vector<JobId> displaceable_;
   std::vector<JobId> reclaimed_;
   std::vector<JobId> kept_;    // displaceable and chosen
   std::vector<JobId> chosen_;  // waiting and chosen
+  std::vector<JobId> unplaced_;
 };
+
+inline bool Contains(const std::vector<JobId>& sorted, JobId id) {
+  return std::binary_search(sorted.begin(), sorted.end(), id);
+}
+
+// A policy's choice, made again without those that got no place: what they were to have goes to others.
+// `choose` chooses for a fresh plan and looks at no job of `without`, which is sorted.
+template <typename Choose>
+Decision DecidePlaceable(Choose choose) {
+  constexpr int kMaxRounds = 8;
+  std::vector<JobId> without;
+  for (int round = 1;; ++round) {
+    std::vector<JobId> unplaced;
+    Decision decision = choose(without, &unplaced);
+    if (unplaced.empty() || round == kMaxRounds) return decision;
+    without.insert(without.end(), unplaced.begin(), unplaced.end());
+    std::sort(without.begin(), without.end());
+  }
+}
 
 // The next moment at which a lease of a running job ends; kNever when nothing runs.
 Time NextLeaseEnd(const State& state);

@@ -85,6 +85,9 @@ class Drive {
     spec.duration = (1 + static_cast<Time>(random_() % 4000)) * kSecond;
     spec.submit = state_.now();
     spec.priority = static_cast<int>(random_() % static_cast<unsigned>(classes_));
+    spec.active_bytes_per_gpu = static_cast<int64_t>(random_() % 1000);
+    // Up to a node's devices on one node, more on as many nodes as that takes, or wherever they are free.
+    if (random_() % 2 == 0) spec.max_nodes = (spec.gpus + 3) / 4;
     ASSERT_TRUE(state_.Submit(spec).ok());
     ++submitted_;
     next_submit_ = state_.now() + static_cast<Time>(random_() % 900) * kSecond;
@@ -98,6 +101,9 @@ class Drive {
       seen_.push_back({state_.now(), action, cut});
       if (action.kind != ActionKind::kPause) {
         EXPECT_EQ(CountDevices(action.to), job.spec.gpus) << "a gang is split";
+        if (job.spec.max_nodes != 0) {
+          EXPECT_LE(action.to.size(), static_cast<size_t>(job.spec.max_nodes));
+        }
       }
       state_.Apply(action, 0);  // checks that every device was free and every phase fits
     }

@@ -38,12 +38,17 @@ std::vector<Entry> Order(const State& state, const Plan& plan, const Rank& rank)
 
 Decision DecideByRank(const State& state, Time last, bool preempts, const Rank& rank) {
   if (state.waiting_count() == 0) return {};
-  Plan plan(state, last, preempts);
-  for (const Entry& entry : Order(state, plan, rank)) {
-    if (plan.room() == 0) break;
-    if (plan.fits(entry.job)) plan.Choose(entry.job);
-  }
-  Decision decision = plan.Finish();
+  Decision decision = DecidePlaceable([&](const std::vector<JobId>& without, std::vector<JobId>* unplaced) {
+    Plan plan(state, last, preempts);
+    for (const Entry& entry : Order(state, plan, rank)) {
+      if (plan.room() == 0) break;
+      if (!plan.fits(entry.job) || Contains(without, entry.job)) continue;
+      plan.Choose(entry.job);
+    }
+    Decision chosen = plan.Finish();
+    *unplaced = plan.unplaced();
+    return chosen;
+  });
   if (!preempts) decision.wake = NextLeaseEnd(state);
   return decision;
 }

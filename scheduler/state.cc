@@ -16,6 +16,11 @@ void RemoveAt(std::vector<JobId>& list, size_t at, std::vector<size_t>& index) {
 
 }  // namespace
 
+Time Settings::MoveCost(int64_t bytes_per_gpu) const {
+  if (move_bytes_per_second <= 0) return move_fixed;
+  return move_fixed + static_cast<Time>(static_cast<double>(bytes_per_gpu) / move_bytes_per_second * kSecond);
+}
+
 State::State(Settings settings)
     : settings_(std::move(settings)),
       devices_(settings_.shape),
@@ -33,6 +38,10 @@ Result<JobId> State::Submit(const JobSpec& spec) {
   if (spec.gpus < 1 || spec.gpus > settings_.shape.total())
     return Errorf(StatusCode::kInvalidArgument, "job %s: %d devices, the cluster has %d", spec.name.c_str(),
                   spec.gpus, settings_.shape.total());
+  if (spec.max_nodes < 0 || (spec.max_nodes > 0 && spec.gpus > static_cast<int64_t>(spec.max_nodes) *
+                                                                   settings_.shape.devices_per_node))
+    return Errorf(StatusCode::kInvalidArgument, "job %s: %d devices on at most %d nodes of %d",
+                  spec.name.c_str(), spec.gpus, spec.max_nodes, settings_.shape.devices_per_node);
   if (spec.duration <= 0)
     return Errorf(StatusCode::kInvalidArgument, "job %s: a duration of %lld ms", spec.name.c_str(),
                   static_cast<long long>(spec.duration));

@@ -22,6 +22,10 @@ struct Settings {
   Time lease = 900 * kSecond;
   int window_leases = 24;
   Time starvation = 6 * 3600 * kSecond;
+  // What moving a job costs it: seconds in which its devices do nothing, as a line over its bytes on each.
+  Time move_fixed = 0;
+  double move_bytes_per_second = 0;  // 0: bytes cost nothing
+  Time MoveCost(int64_t bytes_per_gpu) const;
 };
 
 enum class JobPhase : uint8_t { kPending, kRunning, kPaused, kDone };

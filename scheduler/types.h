@@ -46,7 +46,8 @@ struct JobSpec {
   int priority = 0;   // a higher class preempts lower ones within their lease
   double weight = 1;  // among its tenant's jobs
   int64_t active_bytes_per_gpu = 0;
-  Time lease = 0;  // its own lease term, from what pausing it costs; 0: the cluster's
+  int max_nodes = 0;  // its gang runs on no more of them; 0: on any number
+  Time lease = 0;     // its own lease term, from what pausing it costs; 0: the cluster's
 };
 
 enum class ActionKind : uint8_t { kStart, kPause, kResume, kMigrate };

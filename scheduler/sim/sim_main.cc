@@ -156,6 +156,8 @@ void AddOptions(CLI::App& app, Options& options) {
   app.add_option("--active-bytes", sim.active_bytes_per_gpu,
                  "device memory that a job has in use on each device")
       ->capture_default_str();
+  app.add_flag("--few-nodes", sim.few_nodes,
+               "a gang runs on as few nodes as can hold it; jobs are moved together for it where that pays");
   app.add_option("--mtbf", options.mtbf_hours, "mean hours between failures of a node; 0: none")
       ->capture_default_str();
   app.add_option("--repair", options.repair, "seconds until a failed node is back")->capture_default_str();

@@ -30,6 +30,8 @@ Settings SettingsOf(const Trace& trace, const SimOptions& options) {
   settings.shape = options.shape;
   settings.tenants = trace.tenants;
   settings.lease = options.lease;
+  settings.move_fixed = options.costs.migrate.Of(0);
+  settings.move_bytes_per_second = options.costs.migrate.bytes_per_second;
   return settings;
 }
 
@@ -165,6 +167,8 @@ class Simulator {
       return {};
     }
     spec.active_bytes_per_gpu = options_.active_bytes_per_gpu;
+    const int width = options_.shape.devices_per_node;
+    if (options_.few_nodes) spec.max_nodes = (spec.gpus + width - 1) / width;
     if (options_.lease_budget > 0)
       spec.lease =
           LeaseFor(options_.costs, spec.active_bytes_per_gpu, options_.lease_budget, options_.least_lease);

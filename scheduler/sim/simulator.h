@@ -33,6 +33,7 @@ struct SimOptions {
   Time least_lease = 60 * kSecond;
   CostModel costs;
   int64_t active_bytes_per_gpu = 4'000'000'000;
+  bool few_nodes = false;           // each gang runs on as few nodes as can hold it, or waits
   Time tick = 0;                    // events take effect at multiples of it; 0: when they happen
   bool lose_running_lease = false;  // a job that is paused within its lease loses what it did in it
   Failures failures;

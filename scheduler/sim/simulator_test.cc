@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <random>
 #include <sstream>
 
 #include "scheduler/sim/plot.h"
@@ -204,6 +205,33 @@ TEST(ReportTest, PlotsAreWellFormedAndEscaped) {
     EXPECT_EQ(svg.find("<a&b>"), std::string::npos);
     EXPECT_EQ(svg.find(",nan"), std::string::npos);
     EXPECT_TRUE(svg.ends_with("</svg>\n"));
+  }
+}
+
+TEST(SimulatorTest, GangsThatWantFewNodesGetThem) {
+  Trace trace;
+  trace.tenants = {{"a", 1}};
+  std::mt19937 random(11);
+  for (int i = 0; i < 200; ++i) {
+    JobSpec spec;
+    spec.name = std::to_string(i);
+    spec.gpus = 1 << random() % 5;  // of nodes with four
+    spec.submit = i * 60 * kSecond;
+    spec.duration = (1 + static_cast<Time>(random() % 3000)) * kSecond;
+    trace.jobs.push_back(spec);
+  }
+  for (const std::string_view policy : PolicyNames()) {
+    SimOptions options;
+    options.shape = {6, 4, 3};
+    options.policy = policy;
+    options.few_nodes = true;
+    options.costs = CostModel::Default();
+    const Result<SimResult> result = Simulate(trace, options);
+    ASSERT_TRUE(result.ok()) << result.status().ToString();
+    for (const Span& span : result->spans) {
+      const int gpus = result->jobs[span.job].spec.gpus;
+      EXPECT_LE(span.placement.size(), static_cast<size_t>((gpus + 3) / 4)) << policy;
+    }
   }
 }
 
