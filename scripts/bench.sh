@@ -4,7 +4,7 @@
 
 . "$STASIS_ROOT/scripts/lib/criu.sh"
 
-NAMES="softgpu overhead pause store image libs sched multirank"
+NAMES="softgpu overhead pause store image libs sched multirank migrate"
 case "${1:-}" in
   -h|--help|"")
     cat <<HELP
@@ -24,6 +24,8 @@ usage: scripts/bench.sh NAME   (one of: $NAMES all)
             Astraea, and the time of one decision
   multirank jobs of 1, 2, 4 and 8 ranks of ddp_train: standstill, bytes copied off the devices, written, read and fanned out,
             beside as many tasks that know nothing of each other
+  migrate   moving a job between nodes with and without pre-copy, for several sizes (STASIS_BENCH_PROGRAMS) and bandwidths
+            (STASIS_BENCH_MBITS), beside a checkpoint on a shared disk and beside the program's own checkpoint
 Alternates what it compares, reports medians and spreads, and writes build/bench/NAME.json.
 HELP
     [ $# -gt 0 ] && exit 0 || exit 2 ;;
@@ -49,6 +51,8 @@ targets_of() {
     sched) echo stasis-sim decision_bench ;;
     multirank) echo stasis_shim stasis stasis-init stasis-ghost softgpud softgpu-smi softgpu_cuda softgpu_cudart softgpu_nccl \
       sample_ddp_train ;;
+    migrate) echo stasis_shim stasis stasis-init stasis-ghost stasisd softgpud softgpu-smi softgpu_cuda softgpu_cudart \
+      sample_mlp_train ;;
   esac
 }
 
@@ -56,6 +60,8 @@ targets_of() {
 for name in "$@"; do
   [ "$name" != store ] || install_packages zstd borgbackup
   "$STASIS_ROOT/scripts/build.sh" release $(targets_of "$name") >&2
+  python=python3  # agents are spoken to by the one that has gRPC
+  [ "$name" != migrate ] || python=/usr/bin/python3
   STASIS_CRIU=$(criu_find) STASIS_BUILD_DIR=$STASIS_ROOT/build/release PYTHONPATH=$STASIS_ROOT/tests/harness \
-    python3 -B "$STASIS_ROOT/scripts/bench/bench_$name.py" "$STASIS_ROOT/build/bench/$name.json"
+    "$python" -B "$STASIS_ROOT/scripts/bench/bench_$name.py" "$STASIS_ROOT/build/bench/$name.json"
 done

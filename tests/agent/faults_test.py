@@ -1,0 +1,182 @@
+"""Migrations between nodes that something happens to at a random moment: the network is cut, a process of either side is killed,
+the target's disk is full. Exactly one copy of the job runs afterwards, and it ends as if nothing had been.
+
+STASIS_TEST_SEED chooses other moments; the full run has many more of them."""
+
+import contextlib
+import os
+import random
+import signal
+import threading
+import time
+import unittest
+
+from agents import AgentNodes, grpc, op
+from moving_job import CONDITION, MovingJob, Sample
+
+FULL = os.environ.get("STASIS_TEST_FULL") == "1"
+SEED = int(os.environ.get("STASIS_TEST_SEED", "1"))
+ROUNDS = 60 if FULL else 1  # of each fault
+RANKS = 2
+DEVICES = ["--gpus", str(RANKS), "--memory", "512MiB"]
+RATE, DELAY, DISK = 400_000_000, 0.001, "512m"
+SETTLE_SECONDS = 120
+
+ALONE = Sample("mlp_train", "--steps", str(60000 if FULL else 2500), "--batch", "8", "--width", "32", "--log-every", "50")
+RANKED = Sample("ddp_train", "--steps", str(20000 if FULL else 1200), "--log-every", "20", "--pace-ms", "10", ranks=RANKS)
+
+
+def kill_first(node, name, until):
+    """Kills a process of `node` whose program is called so as soon as there is one, unless `until` is set first; whether it
+    did."""
+    while not until.is_set():
+        pids = [pid for pid, command in node.processes().items() if os.path.basename(command.split(" ")[0]) == name]
+        if pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(random.choice(pids), signal.SIGKILL)
+                return True
+        until.wait(0.002)  # nothing tells when a process begins
+    return False
+
+
+class Faults(unittest.TestCase):
+    sample = ALONE
+
+    @classmethod
+    def setUpClass(cls):
+        cls.nodes = AgentNodes(rate=RATE, delay=DELAY, disk=DISK, left=DEVICES, right=DEVICES)
+        cls.nodes.__enter__()
+        cls.addClassCleanup(cls.nodes.__exit__, None, None, None)
+        cls.nodes.start_agents()
+
+    # ---- what happens; each is done at its moment and returns what sets it right again
+
+    def cut(self, _, __, over):
+        self.nodes.cut("left")
+        over.wait(self.random.choice([0.3, 2, 12]))
+        self.nodes.join()
+
+    def kill_agent_of(self, node):
+        node.kill_agent()
+        node.start_agent()
+
+    def kill_source_agent(self, source, _, __):
+        self.kill_agent_of(source)
+
+    def kill_target_agent(self, _, target, __):
+        self.kill_agent_of(target)
+
+    def kill_source_ghost(self, source, _, over):
+        return kill_first(source, "stasis-ghost", over)
+
+    def kill_target_ghost(self, _, target, over):
+        return kill_first(target, "stasis-ghost", over)
+
+    def kill_source_criu(self, source, _, over):
+        return kill_first(source, "criu", over)
+
+    def kill_target_criu(self, _, target, over):
+        return kill_first(target, "criu", over)
+
+    def fill_disk(self, _, target, over):
+        filler = target.fill_disk(leave=self.random.choice([0, 1 << 16, 1 << 20, 16 << 20]))
+        over.wait(SETTLE_SECONDS)
+        os.remove(filler)
+
+    FAULTS = ["cut", "kill_source_agent", "kill_target_agent", "kill_source_ghost", "kill_target_ghost", "kill_source_criu",
+              "kill_target_criu", "fill_disk"]
+
+    # ----
+
+    def ended(self, source, begun):
+        """The operation, when it has ended, whichever stasisd of the node it takes until then."""
+        give_up = time.monotonic() + SETTLE_SECONDS
+        while time.monotonic() < give_up:
+            try:
+                return source.agent.wait(begun.id, give_up - time.monotonic())
+            except (grpc.RpcError, AttributeError, ValueError, AssertionError) as error:
+                reason = error  # it was killed meanwhile, and is back in a moment
+                time.sleep(0.05)
+        raise AssertionError(f"{begun.id} on {source.name} has not ended after {SETTLE_SECONDS} s: {reason!r}\n"
+                             + self.words()) from None
+
+    def words(self):
+        return "".join(f"--- {name}\n{node.agent_words()}\n" for name, node in self.nodes.nodes.items())
+
+    def settle(self):
+        """Until neither agent has an operation in hand."""
+        give_up = time.monotonic() + SETTLE_SECONDS
+        for node in self.nodes.nodes.values():
+            for running in node.agent.stub.ListOperations(op.ListOperationsRequest(running=True)).operations:
+                node.agent.wait(running.id, give_up - time.monotonic())
+
+    def migrate_with(self, job, fault, delay):
+        """One migration that `fault` happens to `delay` seconds after it was asked for: how it ended."""
+        source, target = self.nodes[job.at], self.nodes["right" if job.at == "left" else "left"]
+        over = threading.Event()
+        failure = []
+
+        def strike():
+            try:
+                if not over.wait(delay):
+                    getattr(self, fault)(source, target, over)
+            except BaseException as error:  # pylint: disable=broad-exception-caught
+                failure.append(error)
+
+        begun = source.agent.begin("migrate", job=job.name, node=target.peer)
+        striker = threading.Thread(target=strike)
+        striker.start()
+        try:
+            ended = self.ended(source, begun)
+        finally:
+            over.set()
+            striker.join()
+        self.assertEqual(failure, [], self.words())
+        return ended
+
+    def check_one_copy(self, job, ended, what):
+        self.settle()
+        live = job.live_on()
+        details = f"{what}: {live}\n{ended}\n{self.words()}"
+        self.assertEqual(len(live), 1, details)
+        (at, tasks), = live.items()
+        self.assertEqual(tasks, job.tasks, details)
+        moved = at != job.at
+        self.assertEqual(moved, ended.state == op.OPERATION_STATE_SUCCEEDED, details)
+        job.at = at
+        told = self.nodes[at].agent.job(job.name)
+        self.assertEqual(told.condition, CONDITION("CONDITION_RUNNING"), details + str(told))
+        elsewhere = self.nodes["right" if at == "left" else "left"].agent.job(job.name)
+        if elsewhere is not None:
+            self.assertNotEqual(elsewhere.condition, CONDITION("CONDITION_RUNNING"), details + str(elsewhere))
+
+    def test_exactly_one_copy(self):
+        self.random = random.Random(SEED)
+        job = MovingJob(self.nodes, self.sample, "job", "left").start()
+        begin = time.monotonic()
+        job.migrate("right")
+        usual = time.monotonic() - begin
+        rounds = [fault for fault in self.FAULTS for _ in range(ROUNDS)]
+        self.random.shuffle(rounds)
+        ends = {}
+        for number, fault in enumerate(rounds):
+            delay = self.random.uniform(0, 1.1 * usual)
+            what = f"round {number} of seed {SEED}: {fault} after {delay:.3f} s of {usual:.3f} s, from {job.at}"
+            print(what, flush=True)
+            ended = self.migrate_with(job, fault, delay)
+            self.check_one_copy(job, ended, what)
+            key = (fault, op.OperationState.Name(ended.state).rsplit("_", 1)[1].lower())
+            ends[key] = ends.get(key, 0) + 1
+        print(", ".join(f"{fault} {state}: {count}" for (fault, state), count in sorted(ends.items())))
+        self.assertEqual(job.finish(), (0, self.sample.expected()))
+        self.settle()
+        for node in self.nodes.nodes.values():
+            self.assertFalse(any(node.memory_in_the_end()), node.name)
+
+
+class FaultsOfRanks(Faults):
+    sample = RANKED
+
+
+if __name__ == "__main__":
+    unittest.main()
