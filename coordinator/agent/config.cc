@@ -1,0 +1,128 @@
+#include "coordinator/agent/config.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <sstream>
+
+#include "coordinator/node/values.h"
+
+#ifndef STASIS_VERSION
+#error "the build tells the version"
+#endif
+
+namespace stasis {
+namespace {
+
+constexpr int kExitUsage = 2;
+constexpr size_t kMaxNodeName = 253;
+
+constexpr char kAbout[] =
+    "The agent of a node: its jobs, devices and images for users, schedulers and other agents.";
+
+constexpr char kFooter[] = R"(Examples:
+  stasisd
+  stasisd --listen unix:/run/stasis/stasisd.sock --metrics 127.0.0.1:9464
+  stasisd --listen unix:/run/stasis/stasisd.sock --listen 0.0.0.0:7470 --peer-address node-1:7470 \
+    --tls-ca ca.pem --tls-cert node-1.pem --tls-key node-1.key
+
+SIGTERM and SIGINT end it in good order: what it has started runs on. Its log is on standard error, one JSON object a
+line. docs/agent.md says who may do what.
+
+Environment:
+  STASIS_STATE_DIR   records, logs and images (default: /var/lib/stasis for root, else ~/.local/state/stasis)
+  STASIS_RUN_DIR     sockets (default: /run/stasis for root, else $XDG_RUNTIME_DIR/stasis or /tmp/stasis-UID)
+  STASIS_CRIU        the criu to use
+  STASIS_TLS_CA, STASIS_TLS_CERT, STASIS_TLS_KEY   where --tls-... is not given)";
+
+struct Texts {
+  std::vector<std::string> listen;
+  std::string peer_address, metrics, log_level = "info", patience = "30s";
+};
+
+std::string HostName() {
+  char name[256] = {};
+  return gethostname(name, sizeof name - 1) == 0 && name[0] != '\0' ? name : "localhost";
+}
+
+// host:port with a port.
+Status CheckAddress(const char* option, const std::string& text, bool any_port) {
+  if (text.empty()) return Status();
+  Result<Endpoint> endpoint = ParseEndpoint(text);
+  if (endpoint.ok() && !endpoint->unix_socket && (any_port || endpoint->port > 0)) return Status();
+  return Errorf(StatusCode::kInvalidArgument, "%s: HOST:PORT is expected", option);
+}
+
+Status Interpret(const Texts& texts, const Folders& folders, AgentConfig* config) {
+  for (const std::string& text : texts.listen) {
+    ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(text));
+    config->listen.push_back(endpoint);
+  }
+  if (config->listen.empty()) {
+    ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint("unix:" + folders.run + "/stasisd.sock"));
+    config->listen.push_back(endpoint);
+  }
+  RETURN_IF_ERROR(CheckAddress("--peer-address", texts.peer_address, false));
+  config->peer_address = texts.peer_address;
+  RETURN_IF_ERROR(CheckAddress("--metrics", texts.metrics, true));
+  config->metrics = texts.metrics;
+  config->log_level = LogLevelByName(texts.log_level).value_or(LogLevel::kInfo);
+  ASSIGN_OR_RETURN(config->patience, ParseDuration(texts.patience));
+  if (config->node_name.empty()) config->node_name = HostName();
+  bool plain = config->node_name.size() <= kMaxNodeName &&
+               std::all_of(config->node_name.begin(), config->node_name.end(),
+                           [](char c) { return static_cast<unsigned char>(c) > ' ' && c != '\x7f'; });
+  return plain ? Status() : Status(StatusCode::kInvalidArgument, "--node-name: that is no name of a node");
+}
+
+void AddOptions(CLI::App& app, Texts& texts, AgentConfig& config) {
+  app.set_version_flag("--version", "stasisd " STASIS_VERSION);
+  app.footer(kFooter);
+  app.add_option("--listen", texts.listen,
+                 "unix:/PATH or HOST:PORT; may be repeated (default: unix:RUN/stasisd.sock)")
+      ->type_name("ENDPOINT")
+      ->allow_extra_args(false);
+  app.add_option("--peer-address", texts.peer_address, "where other agents reach this one")
+      ->type_name("HOST:PORT");
+  app.add_option("--tls-ca", config.tls.ca, "who signs the certificates of clients, PEM")->type_name("FILE");
+  app.add_option("--tls-cert", config.tls.certificate, "the certificate of this node, PEM")
+      ->type_name("FILE");
+  app.add_option("--tls-key", config.tls.key, "its key, PEM, readable by its owner alone")->type_name("FILE");
+  app.add_option("--metrics", texts.metrics, "serve Prometheus there (default: not)")->type_name("HOST:PORT");
+  app.add_option("--node-name", config.node_name, "what this node is called (default: its host name)")
+      ->type_name("NAME");
+  app.add_option(
+         "--patience", texts.patience,
+         "at the end: time for operations that run before they are left to the next agent (default 30s)")
+      ->type_name("TIME");
+  app.add_option("--log-level", texts.log_level, "the least that is logged: debug, info, warning, error")
+      ->check(CLI::IsMember({"debug", "info", "warning", "error"}))
+      ->type_name("LEVEL");
+}
+
+}  // namespace
+
+ConfigOutcome ParseConfig(const std::vector<std::string>& arguments, const Folders& folders,
+                          AgentConfig* config) {
+  CLI::App app(kAbout, "stasisd");
+  app.get_formatter()->column_width(34);
+  config->tls = TlsFromEnvironment();
+  Texts texts;
+  AddOptions(app, texts, *config);
+  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI::App::parse wants them
+  std::ostringstream out, errors;
+  try {
+    app.parse(reversed);
+  } catch (const CLI::Success& help) {
+    app.exit(help, out, errors);
+    return {true, 0, out.str()};
+  } catch (const CLI::ParseError& error) {
+    return {true, kExitUsage, std::string(error.what()) + " (`stasisd --help` explains)"};
+  }
+  Status good = Interpret(texts, folders, config);
+  if (!good.ok()) return {true, kExitUsage, std::string(good.message()) + " (`stasisd --help` explains)"};
+  return {};
+}
+
+}  // namespace stasis

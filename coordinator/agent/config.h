@@ -1,0 +1,36 @@
+// What stasisd is told on its command line.
+#ifndef COORDINATOR_AGENT_CONFIG_H_
+#define COORDINATOR_AGENT_CONFIG_H_
+
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "coordinator/agent/log.h"
+#include "coordinator/node/layout.h"
+#include "proto/rpc/endpoint.h"
+
+namespace stasis {
+
+struct AgentConfig {
+  std::vector<Endpoint> listen;  // never empty
+  std::string peer_address;      // host:port under which other agents reach this one; "": they cannot
+  TlsFiles tls;
+  std::string metrics;  // host:port; "": none
+  std::string node_name;
+  LogLevel log_level = LogLevel::kInfo;
+  Duration patience{};  // of a shutdown, for operations that run
+};
+
+struct ConfigOutcome {
+  bool done = false;  // nothing is to be started
+  int exit_code = 0;
+  std::string text;  // to be printed: help, or what is wrong
+};
+// `folders` are for what is not given.
+ConfigOutcome ParseConfig(const std::vector<std::string>& arguments, const Folders& folders,
+                          AgentConfig* config);
+
+}  // namespace stasis
+
+#endif  // COORDINATOR_AGENT_CONFIG_H_

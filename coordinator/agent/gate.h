@@ -1,0 +1,40 @@
+// Who calls, and whether that one may.
+#ifndef COORDINATOR_AGENT_GATE_H_
+#define COORDINATOR_AGENT_GATE_H_
+
+#include <grpcpp/server_context.h>
+
+#include "base/status.h"
+#include "coordinator/agent/actor.h"
+#include "coordinator/agent/certificate.h"
+#include "coordinator/agent/doors.h"
+
+namespace stasis {
+
+// What a call does, as far as it matters for who may.
+enum class Access {
+  kLook,    // Info, Devices: everybody with a role
+  kRead,    // jobs, logs, images, operations: everybody but agents
+  kChange,  // operators and schedulers
+  kPeer,    // agents only
+};
+// True when a client of that role may.
+bool MayDo(Role role, Access access);
+
+// Thread-safe.
+class Gate {
+ public:
+  explicit Gate(const Doors& doors) : doors_(doors) {}
+  // kPermissionDenied: nobody that is known, or one that may not do this.
+  Result<Actor> Admit(const grpc::ServerContextBase& context, Access access);
+  // Who calls, whatever that one may.
+  Result<Actor> Identify(const grpc::ServerContextBase& context);
+
+ private:
+  const Doors& doors_;
+  Certificates certificates_;
+};
+
+}  // namespace stasis
+
+#endif  // COORDINATOR_AGENT_GATE_H_

@@ -1,0 +1,46 @@
+// The gRPC server of the agent: its listeners, and how it ends.
+#ifndef COORDINATOR_AGENT_SERVER_H_
+#define COORDINATOR_AGENT_SERVER_H_
+
+#include <grpcpp/server.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "coordinator/agent/doors.h"
+#include "proto/rpc/endpoint.h"
+
+namespace stasis {
+
+class AgentServer {
+ public:
+  // Where a client needs no TLS.
+  static bool IsClear(const Endpoint& endpoint, const TlsFiles& tls) {
+    return endpoint.unix_socket || tls.empty();
+  }
+
+  // Serves `services` on `endpoints`, those in the clear through `doors`. All outlive the object.
+  static Result<std::unique_ptr<AgentServer>> Start(const std::vector<Endpoint>& endpoints,
+                                                    const TlsFiles& tls, Doors& doors,
+                                                    const std::vector<grpc::Service*>& services);
+  ~AgentServer();
+
+  // With the ports that were taken.
+  const std::vector<Endpoint>& endpoints() const { return endpoints_; }
+  // Takes no new calls, and ends those that have not ended after `patience`. Idempotent.
+  void Stop(Duration patience);
+
+ private:
+  explicit AgentServer(Doors& doors) : doors_(doors) {}
+
+  Doors& doors_;
+  std::vector<Endpoint> endpoints_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace stasis
+
+#endif  // COORDINATOR_AGENT_SERVER_H_
