@@ -25,16 +25,22 @@
 namespace stasis {
 
 // What a kind of operation sees of the one that it carries out. Of the thread that carries it out, but for
-// spans, notes and progress, which any thread may add.
+// spans, notes and progress, which any thread may add. What a ghost tells becomes spans within the latest one
+// that was begun here and goes on.
 class OperationContext {
  public:
   virtual ~OperationContext() = default;
   virtual const std::string& id() const = 0;
-  virtual const std::string& job() const = 0;
+  // What ghosts and other agents know it by: unlike the id never used again, whatever becomes of the
+  // database.
+  virtual const std::string& token() const = 0;
+  virtual std::string job() const = 0;
   virtual const Actor& actor() const = 0;
   // The serialized request message.
   virtual const std::string& request() const = 0;
-  // Readable once somebody has asked to give the operation up, or the agent is about to end.
+  // Readable once somebody has asked to give the operation up, or the agent is about to end; a second time
+  // when the agent cannot wait any longer: then Carry() leaves what it does to itself, and returns with
+  // CANCELLED.
   virtual Interrupt& interrupt() = 0;
   // The operation turns out to be of this job (a run that was given no name).
   virtual void SetJob(const std::string& name) = 0;
@@ -75,6 +81,9 @@ class OperationKind {
   virtual Json Carry(OperationContext& context) = 0;
   // The agent was killed while Carry() or Recover() ran: brings the operation to an end, forwards or back.
   virtual Json Recover(OperationContext& context) = 0;
+  // It ends what the others work on: the one that runs on the job is asked to give up, those that wait in
+  // front of it are.
+  virtual bool preempts() const { return false; }
 };
 
 struct OperationRequest {
@@ -88,20 +97,23 @@ struct OperationRequest {
 class Operations {
  public:
   using Kinds = std::map<std::string, std::unique_ptr<OperationKind>>;  // by verb
-  // Takes up what had not ended. Ends with the object as Stop() does.
+  // Takes up what had not ended. Ends with the object as Stop() does. All three must outlive it.
   static Result<std::unique_ptr<Operations>> Start(Database& database, Registry& registry, Kinds kinds);
   virtual ~Operations() = default;
 
-  // On stable storage when it returns. kInvalidArgument: the key was used for another request;
-  // kResourceExhausted: too many are queued.
+  // On stable storage when it returns. kInvalidArgument: the key was used for another request, or there is no
+  // such verb; kResourceExhausted: too many are queued; kUnavailable: the agent is about to end.
   virtual Result<v1::Operation> Submit(const OperationRequest& request) = 0;
   virtual Result<v1::Operation> Get(const std::string& id, bool spans) const = 0;  // kNotFound
   virtual Result<std::vector<v1::Operation>> List(const v1::ListOperationsRequest& request) const = 0;
+  // One that waits has ended when this returns; one that has ended is returned as it is.
   virtual Result<v1::Operation> Cancel(const std::string& id) = 0;
   // Returns when it has ended. For the agent's own; kCancelled when the agent stops first.
   virtual Result<v1::Operation> Await(const std::string& id) = 0;
 
-  // As Registry::Subscribe; of one operation, or of all ("").
+  // As Registry::Subscribe; of one operation, or of all (""). `changed` is called from a thread of its own,
+  // with what is newest: progress in quick succession is told as one. Once the subscription is destroyed it
+  // is not running any more, unless it is itself that destroys it. Spans are not told: Get() has them.
   class Subscription {
    public:
     virtual ~Subscription() = default;
