@@ -41,7 +41,7 @@ bool ServedLater(const Candidate& a, const Candidate& b) {
 // A tenant while a decision is made: what it will have used and deserved at the end of the coming lease.
 struct Claim {
   double utilized = 0, deserved = 0;
-  int held = 0;                 // without what may be displaced and has not been chosen
+  double held = 0;              // without what may be displaced and has not been chosen
   std::vector<Candidate> heap;  // its jobs that wait or may be displaced
   double fairness() const { return deserved > 0 ? std::min(1.0, utilized / deserved) : 1; }
   void Pop() {

@@ -30,7 +30,7 @@ class Fifo final : public Policy {
       if (first.priority != other.priority) return first.priority > other.priority;
       return first.submit != other.submit ? first.submit < other.submit : a < b;
     });
-    int held = state.ledger().held(tenant);
+    double held = state.ledger().held(tenant);
     for (const JobId id : queue) {
       const int gpus = state.job(id).spec.gpus;
       // A job that no quota would ever admit may have the cluster's idle devices when its tenant has no

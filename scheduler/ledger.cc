@@ -83,7 +83,7 @@ void Ledger::Leave(Time now, const JobSpec& job, Account* account) {
   SetRates(tenant);
 }
 
-void Ledger::Hold(Time now, Account* account, int devices) {
+void Ledger::Hold(Time now, Account* account, double devices) {
   if (devices == account->held) return;
   Tenant& tenant = tenants_[account->tenant];
   Advance(tenant, now);

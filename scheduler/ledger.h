@@ -30,18 +30,18 @@ class Ledger {
     size_t kind = 0;  // among its tenant's distinct sizes
     double deserved_before = 0;
     double utilized = 0;
-    int held = 0;
+    double held = 0;
     Time since = 0;  // of `held`
   };
 
   Account Arrive(Time now, const JobSpec& job);
   void Leave(Time now, const JobSpec& job, Account* account);
-  // The job holds `devices` from now on.
-  void Hold(Time now, Account* account, int devices);
+  // The job holds `devices` from now on; of a shared one its part.
+  void Hold(Time now, Account* account, double devices);
 
   double quota(TenantId tenant) const { return tenants_[tenant].quota; }
   int demand(TenantId tenant) const { return tenants_[tenant].demand; }
-  int held(TenantId tenant) const { return tenants_[tenant].held; }
+  double held(TenantId tenant) const { return tenants_[tenant].held; }
   int live_jobs(TenantId tenant) const { return tenants_[tenant].live; }
 
   // Of all time, in device-milliseconds.
@@ -73,7 +73,8 @@ class Ledger {
   };
   struct Tenant {
     double quota = 0;
-    int demand = 0, held = 0, live = 0;
+    double held = 0;
+    int demand = 0, live = 0;
     double live_weight = 0;
     Time at = 0;
     double utilized = 0, deserved = 0;

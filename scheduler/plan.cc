@@ -11,6 +11,7 @@ namespace stasis::scheduler {
 Plan::Plan(const State& state, Time last, bool any) : state_(state), room_(state.devices().free()) {
   for (const JobId id : state.running()) {
     const Job& job = state.job(id);
+    if (job.guest) continue;  // goes with the one whose devices it shares
     if (!any && !state.LeaseEndedSince(job, last)) continue;
     displaceable_.push_back(id);
     room_ += job.gpus;
@@ -18,12 +19,17 @@ Plan::Plan(const State& state, Time last, bool any) : state_(state), room_(state
   std::sort(displaceable_.begin(), displaceable_.end());
 }
 
+// What runs keeps what it has, also when that is another number than it asked for.
+int Plan::Wants(JobId id) const {
+  const Job& job = state_.job(id);
+  return job.phase == JobPhase::kRunning ? job.gpus : job.spec.gpus;
+}
+
 void Plan::Choose(JobId id) {
   const Job& job = state_.job(id);
   const bool runs = job.phase == JobPhase::kRunning;
-  const int gpus = runs ? job.gpus : job.spec.gpus;
-  STASIS_CHECK(gpus <= room_);
-  room_ -= gpus;
+  STASIS_CHECK(fits(id));
+  room_ -= Wants(id);
   (runs ? kept_ : chosen_).push_back(id);
 }
 
@@ -38,17 +44,19 @@ Decision Plan::Finish() {
   std::vector<JobId> kept = kept_;
   std::sort(kept.begin(), kept.end());
   for (const JobId id : displaceable_) {
-    if (Contains(kept, id)) continue;
-    devices.Release(state_.job(id).placement);
-    decision.actions.push_back({ActionKind::kPause, id, {}});
+    if (!Contains(kept, id)) Pause(id, &devices, &decision);
   }
-  for (const JobId id : reclaimed_) {
-    devices.Release(state_.job(id).placement);
-    decision.actions.push_back({ActionKind::kPause, id, {}});
-  }
+  for (const JobId id : reclaimed_) Pause(id, &devices, &decision);
   MakePlaces(&devices, &decision);
   if (!unplaced_.empty()) KeepUnwanted(&devices, &decision);
   return decision;
+}
+
+void Plan::Pause(JobId id, Devices* devices, Decision* decision) const {
+  const Job& job = state_.job(id);
+  if (job.packed_with != kNoJob) decision->actions.push_back({ActionKind::kPause, job.packed_with, {}});
+  devices->Release(job.placement);
+  decision->actions.push_back({ActionKind::kPause, id, {}});
 }
 
 void Plan::MakePlaces(Devices* devices, Decision* decision) {
@@ -88,6 +96,7 @@ std::vector<JobId> Plan::Movable(const Decision& decision) const {
   std::sort(touched.begin(), touched.end());
   std::vector<JobId> movable;
   for (const JobId id : state_.running()) {
+    if (state_.job(id).packed_with != kNoJob) continue;
     if (!Contains(touched, id)) movable.push_back(id);
   }
   std::sort(movable.begin(), movable.end());
@@ -102,7 +111,8 @@ void Plan::KeepUnwanted(Devices* devices, Decision* decision) const {
     const bool resumed = std::any_of(actions.begin(), actions.end(), [&](const Action& other) {
       return other.kind == ActionKind::kResume && other.job == actions[i].job;
     });
-    if (actions[i].kind != ActionKind::kPause || resumed || !devices->IsFree(job.placement)) {
+    if (actions[i].kind != ActionKind::kPause || resumed || job.packed_with != kNoJob ||
+        !devices->IsFree(job.placement)) {
       ++i;
       continue;
     }

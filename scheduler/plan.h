@@ -19,7 +19,7 @@ class Plan {
   // Devices that are free or held by who may be displaced and has not been kept.
   int room() const { return room_; }
   const std::vector<JobId>& displaceable() const { return displaceable_; }
-  bool fits(JobId id) const { return state_.job(id).spec.gpus <= room_; }
+  bool fits(JobId id) const { return Wants(id) <= room_; }
   // The job is to hold its devices: a displaceable one keeps what it has, a waiting one will get a place.
   // CHECKs fits().
   void Choose(JobId id);
@@ -36,6 +36,8 @@ class Plan {
   const std::vector<JobId>& unplaced() const { return unplaced_; }
 
  private:
+  int Wants(JobId id) const;
+  void Pause(JobId id, Devices* devices, Decision* decision) const;
   void MakePlaces(Devices* devices, Decision* decision);
   std::optional<Placement> PlaceFor(const Job& job, Devices* devices, Decision* decision);
   std::vector<JobId> Movable(const Decision& decision) const;

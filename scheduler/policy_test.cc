@@ -4,12 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <random>
 #include <set>
 #include <string>
 #include <tuple>
 #include <vector>
+
+#include "scheduler/plan.h"
 
 namespace stasis::scheduler {
 namespace {
@@ -21,6 +24,7 @@ Settings SmallCluster() {
   settings.shape = {4, 4, 2};
   settings.tenants = {{"a", 1}, {"b", 1}, {"c", 2}};
   settings.lease = kLease;
+  settings.device_bytes = 1500;
   return settings;
 }
 
@@ -65,7 +69,8 @@ class Drive {
   }
   Time EndOf(JobId id) const {
     const Job& job = state_.job(id);
-    return job.progress_at + job.spec.duration - job.progress;
+    const double left = static_cast<double>(job.spec.duration - job.progress) / job.rate;
+    return job.progress_at + static_cast<Time>(std::ceil(left));
   }
 
   void FinishDue() {
@@ -86,6 +91,11 @@ class Drive {
     spec.submit = state_.now();
     spec.priority = static_cast<int>(random_() % static_cast<unsigned>(classes_));
     spec.active_bytes_per_gpu = static_cast<int64_t>(random_() % 1000);
+    spec.utilization = 0.2 + static_cast<double>(random_() % 80) / 100;
+    if (random_() % 3 == 0) {
+      spec.min_gpus = std::max(1, spec.gpus / 2);
+      spec.max_gpus = std::min(16, 2 * spec.gpus);
+    }
     // Up to a node's devices on one node, more on as many nodes as that takes, or wherever they are free.
     if (random_() % 2 == 0) spec.max_nodes = (spec.gpus + 3) / 4;
     ASSERT_TRUE(state_.Submit(spec).ok());
@@ -97,26 +107,47 @@ class Drive {
     const Decision decision = policy_->Decide(state_, last_);
     for (const Action& action : decision.actions) {
       const Job& job = state_.job(action.job);
-      const bool cut = action.kind == ActionKind::kPause && !state_.LeaseEndedSince(job, last_);
+      const bool cut = action.kind == ActionKind::kPause && !job.guest && !state_.LeaseEndedSince(job, last_);
       seen_.push_back({state_.now(), action, cut});
-      if (action.kind != ActionKind::kPause) {
+      if (action.kind != ActionKind::kPause && job.spec.max_gpus != 0) {
+        EXPECT_GE(CountDevices(action.to), job.spec.min_gpus);
+        EXPECT_LE(CountDevices(action.to), job.spec.max_gpus);
+      } else if (action.kind != ActionKind::kPause) {
         EXPECT_EQ(CountDevices(action.to), job.spec.gpus) << "a gang is split";
-        if (job.spec.max_nodes != 0) {
-          EXPECT_LE(action.to.size(), static_cast<size_t>(job.spec.max_nodes));
-        }
+      }
+      if (action.kind != ActionKind::kPause && job.spec.max_nodes != 0) {
+        EXPECT_LE(action.to.size(), static_cast<size_t>(job.spec.max_nodes));
       }
       state_.Apply(action, 0);  // checks that every device was free and every phase fits
+      if (action.kind == ActionKind::kPack) Measure(action);
     }
     EXPECT_GT(decision.wake, state_.now());
     wake_ = decision.wake;
     last_ = state_.now();
   }
 
+  // What the two get done side by side.
+  void Measure(const Action& action) {
+    EXPECT_LE(
+        state_.job(action.job).spec.active_bytes_per_gpu + state_.job(action.with).spec.active_bytes_per_gpu,
+        state_.settings().device_bytes);
+    const double rate = 0.3 + static_cast<double>(random_() % 60) / 100;
+    for (const JobId id : {action.job, action.with}) state_.SetRate(id, rate);
+    const bool known = Contains(state_.job(action.job).tried, action.with);
+    EXPECT_FALSE(known) << "two that were parted share again";
+  }
+
   void CheckBooks() {
     std::map<NodeId, DeviceMask> held;
-    std::vector<int> by_tenant(3);
+    std::vector<double> by_tenant(3);
     for (const JobId id : state_.running()) {
-      by_tenant[state_.job(id).spec.tenant] += state_.job(id).gpus;
+      const Job& job = state_.job(id);
+      by_tenant[job.spec.tenant] += job.packed_with != kNoJob ? job.gpus / 2.0 : job.gpus;
+      if (job.packed_with != kNoJob) {
+        EXPECT_EQ(state_.job(job.packed_with).packed_with, id);
+        EXPECT_NE(state_.job(job.packed_with).guest, job.guest);
+      }
+      if (job.guest) continue;
       for (const NodeShare& share : state_.job(id).placement) {
         EXPECT_EQ(held[share.node] & share.devices, 0u) << "a device twice";
         held[share.node] |= share.devices;
@@ -287,6 +318,100 @@ TEST(GandivaTest, AScatteredGangIsBroughtTogetherWhenThereIsRoom) {
   ASSERT_EQ(decision.actions.size(), 1u);
   EXPECT_EQ(decision.actions[0].kind, ActionKind::kMigrate);
   EXPECT_EQ(decision.actions[0].to.size(), 1u);
+}
+
+class GandivaRound : public ::testing::Test {
+ protected:
+  GandivaRound() : state_(MakeSettings()), policy_(std::move(*MakePolicy("gandiva"))) {}
+  static Settings MakeSettings() {
+    Settings settings;
+    settings.shape = {1, 4, 1};
+    settings.tenants = {{"a", 1}};
+    settings.lease = kLease;
+    settings.device_bytes = 100;
+    return settings;
+  }
+  JobId Submit(int gpus, double utilization, int64_t bytes = 40) {
+    JobSpec spec;
+    spec.gpus = gpus;
+    spec.duration = 100000 * kSecond;
+    spec.utilization = utilization;
+    spec.active_bytes_per_gpu = bytes;
+    return *state_.Submit(spec);
+  }
+  void DecideAt(double seconds) {
+    state_.AdvanceTo(static_cast<Time>(seconds * kSecond));
+    decision_ = policy_->Decide(state_, last_);
+    for (const Action& action : decision_.actions) state_.Apply(action, 0);
+    last_ = state_.now();
+  }
+
+  State state_;
+  const std::unique_ptr<Policy> policy_;
+  Decision decision_;
+  Time last_ = -1;
+};
+
+TEST_F(GandivaRound, APairStaysTogetherWhileItDoesMoreThanInTurn) {
+  const JobId host = Submit(4, 0.4);
+  DecideAt(0);
+  const JobId guest = Submit(4, 0.5);
+  DecideAt(1);
+  ASSERT_EQ(state_.job(guest).packed_with, host);
+  for (const JobId id : {host, guest}) state_.SetRate(id, 0.8);
+  DecideAt(61);
+  EXPECT_EQ(state_.job(guest).packed_with, host) << "1.6 of what one has alone";
+  state_.SetRate(guest, 0.15);
+  DecideAt(62);
+  EXPECT_EQ(state_.job(guest).phase, JobPhase::kPaused) << "less than in turn";
+  DecideAt(63);
+  EXPECT_EQ(state_.job(guest).phase, JobPhase::kPaused) << "and not again with that one";
+}
+
+TEST_F(GandivaRound, NoPairForBusyJobsAndFullMemory) {
+  Submit(4, 0.9);
+  DecideAt(0);
+  const JobId busy = Submit(4, 0.9), large = Submit(4, 0.1, 70);
+  DecideAt(1);
+  EXPECT_EQ(state_.job(busy).phase, JobPhase::kPending);
+  EXPECT_EQ(state_.job(large).phase, JobPhase::kPending);
+}
+
+TEST_F(GandivaRound, TheGuestGetsTheDevicesOfWhoLeaves) {
+  const JobId host = Submit(4, 0.4);
+  DecideAt(0);
+  const JobId guest = Submit(4, 0.4);
+  DecideAt(1);
+  for (const JobId id : {host, guest}) state_.SetRate(id, 0.9);
+  state_.AdvanceTo(10 * kSecond);
+  state_.Finish(host);
+  EXPECT_EQ(state_.devices().free(), 0);
+  EXPECT_EQ(state_.job(guest).rate, 1);
+  EXPECT_FALSE(state_.job(guest).guest);
+  state_.Finish(guest);
+  EXPECT_EQ(state_.devices().free(), 4);
+}
+
+TEST_F(GandivaRound, ElasticJobsTakeWhatIsIdleAndGiveItBack) {
+  JobSpec spec;
+  spec.gpus = 2;
+  spec.min_gpus = 1;
+  spec.max_gpus = 4;
+  spec.duration = 100000 * kSecond;
+  const JobId elastic = *state_.Submit(spec);
+  DecideAt(0);
+  DecideAt(1);
+  EXPECT_EQ(state_.job(elastic).gpus, 4);
+  EXPECT_EQ(state_.job(elastic).rate, 2);
+  const JobId other = Submit(3, 1);
+  DecideAt(2);
+  EXPECT_EQ(state_.job(elastic).gpus, 1);
+  EXPECT_EQ(decision_.wake, state_.now() + 1);
+  DecideAt(2.001);
+  EXPECT_EQ(state_.job(other).phase, JobPhase::kRunning);
+  state_.Finish(other);
+  DecideAt(3);
+  EXPECT_EQ(state_.job(elastic).gpus, 4);
 }
 
 TEST(PolicyNameTest, AnUnknownPolicyIsRefusedWithTheKnown) {

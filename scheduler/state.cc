@@ -42,6 +42,9 @@ Result<JobId> State::Submit(const JobSpec& spec) {
                                                                    settings_.shape.devices_per_node))
     return Errorf(StatusCode::kInvalidArgument, "job %s: %d devices on at most %d nodes of %d",
                   spec.name.c_str(), spec.gpus, spec.max_nodes, settings_.shape.devices_per_node);
+  if (spec.min_gpus < 0 || spec.min_gpus > spec.gpus || (spec.max_gpus != 0 && spec.max_gpus < spec.gpus))
+    return Errorf(StatusCode::kInvalidArgument, "job %s: %d devices, at least %d and at most %d",
+                  spec.name.c_str(), spec.gpus, spec.min_gpus, spec.max_gpus);
   if (spec.duration <= 0)
     return Errorf(StatusCode::kInvalidArgument, "job %s: a duration of %lld ms", spec.name.c_str(),
                   static_cast<long long>(spec.duration));
@@ -72,15 +75,72 @@ void State::Place(Job& job, const Placement& placement, Time stall) {
   job.placement = placement;
   job.gpus = CountDevices(placement);
   job.progress_at = now_ + stall;
+  job.rate = static_cast<double>(job.gpus) / job.spec.gpus;
   ledger_.Hold(now_, &job.account, job.gpus);
 }
 
 void State::Unplace(Job& job) {
   job.progress = ProgressOf(job);
-  devices_.Release(job.placement);
+  if (job.packed_with != kNoJob) {
+    Part(job);
+  } else {
+    devices_.Release(job.placement);
+  }
   job.placement.clear();
   job.gpus = 0;
   ledger_.Hold(now_, &job.account, 0);
+}
+
+void State::Pack(JobId guest_id, JobId host_id, Time stall) {
+  Job &guest = jobs_[guest_id], &host = jobs_[host_id];
+  STASIS_CHECK(host.phase == JobPhase::kRunning && host.packed_with == kNoJob);
+  guest.placement = host.placement;
+  guest.gpus = host.gpus;
+  guest.progress_at = now_ + stall;
+  guest.rate = static_cast<double>(guest.gpus) / guest.spec.gpus;
+  guest.guest = true;
+  guest.packed_with = host_id;
+  host.packed_with = guest_id;
+  guest.packed_since = host.packed_since = now_;
+  ledger_.Hold(now_, &guest.account, guest.gpus / 2.0);
+  ledger_.Hold(now_, &host.account, host.gpus / 2.0);
+}
+
+void State::Part(Job& leaving) {
+  Job& staying = jobs_[leaving.packed_with];
+  SetRate(leaving.packed_with, static_cast<double>(staying.gpus) / staying.spec.gpus);
+  ledger_.Hold(now_, &staying.account, staying.gpus);
+  staying.guest = leaving.guest = false;
+  staying.packed_with = leaving.packed_with = kNoJob;
+}
+
+void State::SetRate(JobId id, double rate) {
+  Job& job = jobs_[id];
+  STASIS_CHECK(job.phase == JobPhase::kRunning && rate >= 0);
+  job.progress = ProgressOf(job);
+  job.progress_at = std::max(job.progress_at, now_);
+  job.rate = rate;
+}
+
+void State::SetTried(JobId a, JobId b) {
+  for (const auto& [job, other] : {std::pair(a, b), std::pair(b, a)}) {
+    std::vector<JobId>& tried = jobs_[job].tried;
+    const auto at = std::lower_bound(tried.begin(), tried.end(), other);
+    if (at == tried.end() || *at != other) tried.insert(at, other);
+  }
+}
+
+// From the waiting to the running.
+void State::Begin(JobId id) {
+  Job& job = jobs_[id];
+  RemoveAt(waiting_[job.spec.tenant], index_[id], index_);
+  --waiting_count_;
+  index_[id] = running_.size();
+  running_.push_back(id);
+  job.phase = JobPhase::kRunning;
+  job.evicted = false;
+  job.first_start = std::min(job.first_start, now_);
+  job.lease_end = LeaseEnd(job);
 }
 
 void State::Apply(const Action& action, Time stall) {
@@ -89,25 +149,24 @@ void State::Apply(const Action& action, Time stall) {
     case ActionKind::kStart:
     case ActionKind::kResume: {
       STASIS_CHECK(job.phase == (action.kind == ActionKind::kStart ? JobPhase::kPending : JobPhase::kPaused));
-      RemoveAt(waiting_[job.spec.tenant], index_[action.job], index_);
-      --waiting_count_;
-      index_[action.job] = running_.size();
-      running_.push_back(action.job);
-      job.phase = JobPhase::kRunning;
-      job.evicted = false;
-      job.first_start = std::min(job.first_start, now_);
-      job.lease_end = LeaseEnd(job);
+      Begin(action.job);
       return Place(job, action.to, stall);
     }
+    case ActionKind::kPack:
+      STASIS_CHECK(job.phase == JobPhase::kPending || job.phase == JobPhase::kPaused);
+      Begin(action.job);
+      return Pack(action.job, action.with, stall);
     case ActionKind::kPause:
       STASIS_CHECK(job.phase == JobPhase::kRunning);
       ++job.pauses;
+      if (action.with != kNoJob) SetTried(action.job, action.with);
       RemoveAt(running_, index_[action.job], index_);
       Unplace(job);
       return Wait(job, JobPhase::kPaused);
     case ActionKind::kMigrate:
-      STASIS_CHECK(job.phase == JobPhase::kRunning);
-      ++job.migrations;
+    case ActionKind::kResize:
+      STASIS_CHECK(job.phase == JobPhase::kRunning && job.packed_with == kNoJob);
+      if (action.kind == ActionKind::kMigrate) ++job.migrations;
       Unplace(job);
       return Place(job, action.to, stall);
   }
@@ -148,7 +207,7 @@ Time State::NextLeaseEnd(const Job& job) const {
 
 Time State::ProgressOf(const Job& job) const {
   if (job.phase != JobPhase::kRunning || now_ <= job.progress_at) return job.progress;
-  return job.progress + (now_ - job.progress_at);
+  return job.progress + static_cast<Time>(static_cast<double>(now_ - job.progress_at) * job.rate);
 }
 
 }  // namespace stasis::scheduler

@@ -20,6 +20,7 @@ struct Settings {
   ClusterShape shape;
   std::vector<TenantSpec> tenants;
   Time lease = 900 * kSecond;
+  int64_t device_bytes = 0;  // memory of one; 0: not known, nothing is shared
   int window_leases = 24;
   Time starvation = 6 * 3600 * kSecond;
   // What moving a job costs it: seconds in which its devices do nothing, as a line over its bytes on each.
@@ -33,12 +34,17 @@ enum class JobPhase : uint8_t { kPending, kRunning, kPaused, kDone };
 struct Job {
   JobSpec spec;
   JobPhase phase = JobPhase::kPending;
-  Placement placement;     // while running
-  int gpus = 0;            // held: spec.gpus or none
-  Time waiting_since = 0;  // while pending or paused
-  Time lease_end = 0;      // of the first lease of this run; later ones follow it without a gap
-  Time progress = 0;       // of spec.duration, up to `progress_at`
-  Time progress_at = 0;    // while running: from here on it advances
+  Placement placement;         // while running
+  int gpus = 0;                // that it runs on: spec.gpus, or as many as it was resized to; else none
+  Time waiting_since = 0;      // while pending or paused
+  Time lease_end = 0;          // of the first lease of this run; later ones follow it without a gap
+  Time progress = 0;           // of spec.duration, up to `progress_at`
+  Time progress_at = 0;        // while running: from here on it advances by `rate`
+  double rate = 1;             // progress in a unit of time, as measured
+  JobId packed_with = kNoJob;  // runs on the same devices
+  bool guest = false;          // of the two, the one that came to the other; the devices are the other's
+  Time packed_since = 0;
+  std::vector<JobId> tried;  // with which sharing did not pay; sorted
   int pauses = 0, migrations = 0;
   Time first_start = kNever, finished = kNever;
   Ledger::Account account;
@@ -72,6 +78,8 @@ class State {
   // CHECKs that the action is possible.
   void Apply(const Action& action, Time stall);
   void Finish(JobId id);
+  // The running job has been seen to advance by so much in a unit of time.
+  void SetRate(JobId id, double rate);
   // Its devices have gone, and what it had done since `kept_progress`: it waits to be restarted.
   void Evict(JobId id, Time kept_progress);
   // A job that waits has done no more than this.
@@ -88,8 +96,13 @@ class State {
   Time ProgressOf(const Job& job) const;
 
  private:
+  void Begin(JobId id);
   void Place(Job& job, const Placement& placement, Time stall);
   void Unplace(Job& job);
+  void Pack(JobId guest, JobId host, Time stall);
+  // The two share no longer; the one that stays has the devices for itself.
+  void Part(Job& leaving);
+  void SetTried(JobId a, JobId b);
   void Wait(Job& job, JobPhase phase);
   Time LeaseOf(const Job& job) const { return job.spec.lease != 0 ? job.spec.lease : settings_.lease; }
   Time LeaseEnd(const Job& job) const;

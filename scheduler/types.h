@@ -16,6 +16,7 @@ inline constexpr Time kSecond = 1000;
 inline constexpr Time kNever = std::numeric_limits<Time>::max();
 
 using JobId = uint32_t;
+inline constexpr JobId kNoJob = std::numeric_limits<JobId>::max();
 using TenantId = uint32_t;
 using NodeId = uint32_t;
 
@@ -47,16 +48,29 @@ struct JobSpec {
   double weight = 1;  // among its tenant's jobs
   int64_t active_bytes_per_gpu = 0;
   int max_nodes = 0;  // its gang runs on no more of them; 0: on any number
-  Time lease = 0;     // its own lease term, from what pausing it costs; 0: the cluster's
+  // A job that has opted in runs on as few as min_gpus and as many as max_gpus devices; 0: on `gpus` only.
+  int min_gpus = 0, max_gpus = 0;
+  // How busy it keeps its devices when it has them for itself, 0 to 1, as measured or told. A hint: which
+  // jobs are tried on shared devices first.
+  double utilization = 1;
+  Time lease = 0;  // its own lease term, from what pausing it costs; 0: the cluster's
 };
 
-enum class ActionKind : uint8_t { kStart, kPause, kResume, kMigrate };
+enum class ActionKind : uint8_t {
+  kStart,
+  kPause,
+  kResume,
+  kMigrate,
+  kPack,    // a job that waits runs on the devices of the running job `with`, beside it
+  kResize,  // a running job goes on with another number of devices
+};
 
 // One step of a decision. Actions are carried out in their order: what a pause frees a later start may take.
 struct Action {
   ActionKind kind = ActionKind::kStart;
   JobId job = 0;
-  Placement to;  // empty for a pause
+  Placement to;         // empty for a pause; of kPack: where `with` is
+  JobId with = kNoJob;  // of a pause: the two have shared devices, and it did not pay
 };
 
 }  // namespace stasis::scheduler

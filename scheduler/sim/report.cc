@@ -96,6 +96,8 @@ constexpr Column kColumns[] = {
     {"lease_cuts", "of them within a lease", 0,
      [](const Figures& f) { return static_cast<double>(f.lease_cuts); }},
     {"migrations", "migrations", 0, [](const Figures& f) { return static_cast<double>(f.migrations); }},
+    {"packed", "times a job was put beside another", 0,
+     [](const Figures& f) { return static_cast<double>(f.packed); }},
     {"node_failures", "node failures", 0,
      [](const Figures& f) { return static_cast<double>(f.node_failures); }},
     {"overhead_gpu_hours", "GPU-hours lost to overhead", 1,
@@ -128,6 +130,7 @@ Figures Summarize(const SimResult& result, const SimOptions& options) {
   figures.utilization = span > 0 ? result.busy / span : 0;
   figures.lease_cuts = result.lease_cuts;
   figures.node_failures = result.node_failures;
+  figures.packed = result.packed;
   figures.overhead_hours = DeviceHours(result.overhead);
   figures.lost_hours = DeviceHours(result.lost);
   figures.events = result.events;

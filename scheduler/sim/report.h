@@ -21,7 +21,7 @@ struct Figures {
   double tenant_min = 0, tenant_mean = 0, tenant_max = 0, tenant_jain = 0;
   double tenant_sliding_min = 0;         // over full windows
   size_t jobs_fair = 0, jobs_below = 0;  // F_j in [0.95, 1.05], below 0.95
-  int64_t pauses = 0, migrations = 0, lease_cuts = 0, node_failures = 0;
+  int64_t pauses = 0, migrations = 0, packed = 0, lease_cuts = 0, node_failures = 0;
   double overhead_hours = 0, lost_hours = 0;
   int64_t events = 0, decisions = 0;
   double wall_seconds = 0;

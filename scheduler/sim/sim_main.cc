@@ -23,7 +23,7 @@ namespace {
 struct Options {
   std::string trace, layout = "plain", weights, costs = "default", out, samples;
   std::vector<std::string> policies = {"astraea"};
-  std::vector<double> gantt_hours;
+  std::vector<double> gantt_hours, utilization;
   int gpus = 0;
   double lease = 900, least_lease = 60, tick = 0, mtbf_hours = 0, repair = 3600, checkpoint_interval = 1800;
   bool json = false;
@@ -67,6 +67,11 @@ Status Complete(Options* options) {
   sim.failures.mean_time_between = ToTime(options->mtbf_hours * 3600);
   sim.failures.repair = ToTime(options->repair);
   sim.failures.checkpoint_interval = std::max<Time>(1, ToTime(options->checkpoint_interval));
+  sim.habits.seed = sim.failures.seed;
+  if (options->utilization.size() == 2) {
+    sim.habits.least_utilization = options->utilization[0];
+    sim.habits.most_utilization = options->utilization[1];
+  }
   ASSIGN_OR_RETURN(sim.costs, CostsOf(options->costs));
   if (options->policies == std::vector<std::string>{"all"})
     options->policies.assign(PolicyNames().begin(), PolicyNames().end());
@@ -158,13 +163,25 @@ void AddOptions(CLI::App& app, Options& options) {
       ->capture_default_str();
   app.add_flag("--few-nodes", sim.few_nodes,
                "a gang runs on as few nodes as can hold it; jobs are moved together for it where that pays");
+  app.add_option("--device-bytes", sim.device_bytes,
+                 "memory of a device; gandiva lets jobs share one only if given")
+      ->capture_default_str();
+  app.add_option("--utilization", options.utilization,
+                 "how busy jobs keep their devices: least, most; drawn by --seed")
+      ->expected(2);
+  app.add_option("--sharing-loss", sim.habits.sharing_loss, "part of the work that sharing a device loses")
+      ->capture_default_str();
+  app.add_option("--elastic", sim.habits.elastic,
+                 "part of the jobs that half or twice as many devices suit, too")
+      ->capture_default_str();
   app.add_option("--mtbf", options.mtbf_hours, "mean hours between failures of a node; 0: none")
       ->capture_default_str();
   app.add_option("--repair", options.repair, "seconds until a failed node is back")->capture_default_str();
   app.add_option("--checkpoint-interval", options.checkpoint_interval,
                  "seconds between images; lost at a failure")
       ->capture_default_str();
-  app.add_option("--seed", sim.failures.seed, "of the failures")->capture_default_str();
+  app.add_option("--seed", sim.failures.seed, "of the failures, and of what the trace does not tell")
+      ->capture_default_str();
   app.add_option("--out", options.out, "folder for report.csv, jobs-POLICY.csv and plots");
   app.add_option("--gantt", options.gantt_hours, "plot who held which device: from, to (hours)")->expected(2);
   app.add_flag("--json", options.json, "figures as JSON");

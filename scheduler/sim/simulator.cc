@@ -22,6 +22,13 @@ Status Check(const SimOptions& options) {
     return Status(StatusCode::kInvalidArgument, "times must be positive");
   if (!(options.lease_budget >= 0 && options.lease_budget < 1))
     return Status(StatusCode::kInvalidArgument, "the budget of a lease is a part of 1");
+  const Habits& habits = options.habits;
+  if (!(habits.least_utilization > 0 && habits.least_utilization <= habits.most_utilization &&
+        habits.most_utilization <= 1))
+    return Status(StatusCode::kInvalidArgument, "utilization is a part of 1, from the least to the most");
+  if (!(habits.sharing_loss >= 0 && habits.sharing_loss < 1 && habits.elastic >= 0 && habits.elastic <= 1))
+    return Status(StatusCode::kInvalidArgument,
+                  "the loss of sharing and the share of elastic jobs are parts of 1");
   return {};
 }
 
@@ -30,6 +37,7 @@ Settings SettingsOf(const Trace& trace, const SimOptions& options) {
   settings.shape = options.shape;
   settings.tenants = trace.tenants;
   settings.lease = options.lease;
+  settings.device_bytes = options.device_bytes;
   settings.move_fixed = options.costs.migrate.Of(0);
   settings.move_bytes_per_second = options.costs.migrate.bytes_per_second;
   return settings;
@@ -52,7 +60,8 @@ class Simulator {
         policy_(std::move(policy)),
         state_(SettingsOf(trace, options)),
         sliding_(options.shape.total(), trace.tenants, options.fairness_window),
-        random_(options.failures.seed) {}
+        random_(options.failures.seed),
+        habits_(options.habits.seed) {}
 
   Result<SimResult> Run() {
     const auto start = std::chrono::steady_clock::now();
@@ -172,11 +181,22 @@ class Simulator {
     if (options_.lease_budget > 0)
       spec.lease =
           LeaseFor(options_.costs, spec.active_bytes_per_gpu, options_.lease_budget, options_.least_lease);
+    DrawHabits(&spec);
     if (options_.failures.mean_time_between != 0) AddImages(&spec);
     ASSIGN_OR_RETURN(const JobId id, state_.Submit(spec));
     extra_.resize(id + 1);
     extra_[id].sliding = sliding_.Arrive(state_.now(), spec);
     return {};
+  }
+
+  void DrawHabits(JobSpec* spec) {
+    const Habits& habits = options_.habits;
+    std::uniform_real_distribution<double> part(0, 1);
+    spec->utilization =
+        habits.least_utilization + (habits.most_utilization - habits.least_utilization) * part(habits_);
+    if (part(habits_) >= habits.elastic) return;
+    spec->min_gpus = std::max(1, spec->gpus / 2);
+    spec->max_gpus = std::min(2 * spec->gpus, options_.shape.total());
   }
 
   // The standstills of its images lengthen a job.
@@ -190,7 +210,9 @@ class Simulator {
   void Finish(JobId id) {
     ++result_.events;
     EndSpan(id);
+    const JobId partner = state_.job(id).packed_with;
     state_.Finish(id);
+    Alone(partner);
     sliding_.Leave(state_.now(), state_.job(id).spec, &extra_[id].sliding);
     ++extra_[id].run;
     ++finished_;
@@ -212,24 +234,48 @@ class Simulator {
     ++result_.events;
     const Job& job = state_.job(action.job);
     if (action.kind == ActionKind::kPause) return Pause(action, before);
+    if (action.kind == ActionKind::kPack) return Pack(action);
     if (job.phase == JobPhase::kRunning) EndSpan(action.job);
     const Time stall = StallOf(action);
     state_.Apply(action, stall);
     Began(action.job, stall);
   }
 
+  void Pack(const Action& action) {
+    const Time stall = StallOf(action);
+    state_.Apply(action, stall);
+    Began(action.job, stall);
+    const double wanted = state_.job(action.job).spec.utilization + state_.job(action.with).spec.utilization;
+    const double rate = (1 - options_.habits.sharing_loss) / std::max(1.0, wanted);
+    for (const JobId id : {action.job, action.with}) SetRate(id, rate);
+    ++result_.packed;
+  }
+
+  void SetRate(JobId id, double rate) {
+    state_.SetRate(id, rate);
+    Reschedule(id);
+  }
+
+  // It shares its devices no longer: the other one has left.
+  void Alone(JobId partner) {
+    if (partner != kNoJob) Reschedule(partner);
+  }
+
   void Pause(const Action& action, Time before) {
     const Job& job = state_.job(action.job);
+    const JobId partner = job.packed_with;
     Extra& extra = extra_[action.job];
     EndSpan(action.job);
     paused_.emplace_back(job.placement, options_.costs.pause.Of(job.spec.active_bytes_per_gpu));
-    const bool cut = !state_.LeaseEndedSince(job, before);
+    // A guest has no lease of its own.
+    const bool cut = !job.guest && !state_.LeaseEndedSince(job, before);
     result_.lease_cuts += cut ? 1 : 0;
     const int gpus = job.gpus;
     const Time done = cut && options_.lose_running_lease ? DoneInLease(job, extra) : 0;
     const Time kept = state_.ProgressOf(job) - done;
     result_.lost += gpus * static_cast<double>(done);
     state_.Apply(action, 0);
+    Alone(partner);
     if (done > 0) state_.SetProgress(action.job, kept);
     extra.kept = kept;
     ++extra.run;
@@ -251,9 +297,13 @@ class Simulator {
       if (pause > leaving && Overlap(placement, action.to)) leaving = pause;
     }
     switch (action.kind) {
+      case ActionKind::kPack:
+        if (job.phase == JobPhase::kPending) return leaving;
+        [[fallthrough]];
       case ActionKind::kResume:
         return leaving + (evicted(action.job) ? options_.costs.restart : options_.costs.resume).Of(bytes);
       case ActionKind::kMigrate:
+      case ActionKind::kResize:
         return leaving + options_.costs.migrate.Of(bytes);
       case ActionKind::kStart:
       case ActionKind::kPause:
@@ -265,12 +315,20 @@ class Simulator {
 
   void Began(JobId id, Time stall) {
     const Job& job = state_.job(id);
+    extra_[id].run_began = state_.now();
+    result_.overhead += job.gpus * static_cast<double>(stall);
+    Reschedule(id);
+  }
+
+  // When it ends at the rate that it has now.
+  void Reschedule(JobId id) {
+    const Job& job = state_.job(id);
     Extra& extra = extra_[id];
     ++extra.run;
-    extra.run_began = state_.now();
-    result_.overhead += job.gpus * static_cast<double>(stall);
-    sliding_.Hold(state_.now(), &extra.sliding, job.gpus);
-    completions_.push({job.progress_at + job.spec.duration - job.progress, id, extra.run});
+    sliding_.Hold(state_.now(), &extra.sliding, job.packed_with != kNoJob ? job.gpus / 2.0 : job.gpus);
+    if (job.rate == 0) return;
+    const double left = std::ceil(static_cast<double>(job.spec.duration - job.progress) / job.rate);
+    completions_.push({job.progress_at + static_cast<Time>(left), id, extra.run});
   }
 
   void EndSpan(JobId id) {
@@ -322,7 +380,9 @@ class Simulator {
     result_.lost += job.gpus * static_cast<double>(since);
     extra.kept = progress - since;
     EndSpan(id);
+    const JobId partner = job.packed_with;
     state_.Evict(id, extra.kept);
+    Alone(partner);
     ++extra.run;
     sliding_.Hold(state_.now(), &extra.sliding, 0);
   }
@@ -333,6 +393,7 @@ class Simulator {
   State state_;
   Ledger sliding_;  // the same accounts over the window of the report
   std::mt19937_64 random_;
+  std::mt19937_64 habits_;
   SimResult result_;
   std::priority_queue<Completion> completions_;
   std::priority_queue<NodeEvent> node_events_;

@@ -23,6 +23,17 @@ struct Failures {
   uint64_t seed = 1;
 };
 
+// What a trace does not tell of jobs, drawn by a seed.
+struct Habits {
+  // How busy jobs keep their devices: evenly between the two. Two that share get what both want as long as
+  // that is no more than there is, else equal parts of it by what they want; `sharing_loss` of it is lost.
+  double least_utilization = 1, most_utilization = 1;
+  double sharing_loss = 0.05;
+  // So large a part of the jobs runs on half or twice as many devices, too.
+  double elastic = 0;
+  uint64_t seed = 1;
+};
+
 struct SimOptions {
   ClusterShape shape;
   std::string policy = "astraea";
@@ -36,6 +47,8 @@ struct SimOptions {
   bool few_nodes = false;           // each gang runs on as few nodes as can hold it, or waits
   Time tick = 0;                    // events take effect at multiples of it; 0: when they happen
   bool lose_running_lease = false;  // a job that is paused within its lease loses what it did in it
+  int64_t device_bytes = 0;         // memory of a device; 0: none is shared
+  Habits habits;
   Failures failures;
   Time fairness_window = 24 * 3600 * kSecond;  // of the sliding figures
   Time sample = 60 * kSecond;                  // how often sliding fairness is looked at
@@ -65,7 +78,7 @@ struct SimResult {
   double busy = 0;      // device-milliseconds up to last_submit
   double overhead = 0;  // device-milliseconds held without progress
   double lost = 0;      // device-milliseconds of work done twice
-  int64_t events = 0, decisions = 0, lease_cuts = 0, node_failures = 0;
+  int64_t events = 0, decisions = 0, lease_cuts = 0, node_failures = 0, packed = 0;
   double wall_seconds = 0;
 };
 

@@ -208,6 +208,27 @@ TEST(ReportTest, PlotsAreWellFormedAndEscaped) {
   }
 }
 
+TEST(SimulatorTest, SharingAndGrowingShortenARunOfJobsThatLeaveRoom) {
+  Trace trace;
+  trace.tenants = {{"a", 1}};
+  std::mt19937 random(5);
+  for (int i = 0; i < 150; ++i)
+    trace.jobs.push_back(MakeJob(0, i * 20, 1 << random() % 3, 200 + random() % 2000));
+  SimOptions plain;
+  plain.shape = {4, 4, 4};
+  plain.policy = "gandiva";
+  plain.costs = CostModel::Default();
+  plain.habits = {0.2, 0.7, 0.05, 0.3, 1};
+  SimOptions shared = plain;
+  shared.device_bytes = 2 * shared.active_bytes_per_gpu;
+  const Result<SimResult> before = Simulate(trace, plain), after = Simulate(trace, shared);
+  ASSERT_TRUE(before.ok() && after.ok());
+  EXPECT_EQ(before->packed, 0);
+  EXPECT_GT(after->packed, 10);
+  EXPECT_LT(after->end, before->end);
+  EXPECT_EQ(Simulate(trace, shared)->end, after->end);
+}
+
 TEST(SimulatorTest, GangsThatWantFewNodesGetThem) {
   Trace trace;
   trace.tenants = {{"a", 1}};
