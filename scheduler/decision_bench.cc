@@ -1,8 +1,10 @@
 // How long one decision takes on a large cluster: 10,000 devices, 2,000 running jobs, 20,000 waiting.
+// With `few-nodes` each gang wants as few nodes as can hold it.
 // Prints JSON: {"policy": milliseconds of each round ...}.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <random>
@@ -25,7 +27,7 @@ int GangSize(size_t job) {
 }
 
 // 2,000 gangs run, half of their leases have just ended; of those that wait some have run before.
-State MakeState(unsigned seed) {
+State MakeState(unsigned seed, bool few_nodes) {
   std::mt19937 random(seed);
   Settings settings;
   settings.shape = {kNodes, kDevicesPerNode, 16};
@@ -37,10 +39,12 @@ State MakeState(unsigned seed) {
     spec.gpus = GangSize(state.jobs().size());
     spec.duration = 100000 * kSecond + static_cast<Time>(random() % 100000) * kSecond;
     spec.submit = state.now();
+    if (few_nodes) spec.max_nodes = (spec.gpus + kDevicesPerNode - 1) / kDevicesPerNode;
     return *state.Submit(spec);
   };
   auto start = [&](ActionKind kind, JobId id) {
-    const std::optional<Placement> place = state.devices().Find(state.job(id).spec.gpus);
+    const std::optional<Placement> place =
+        state.devices().Find(state.job(id).spec.gpus, state.job(id).spec.max_nodes);
     if (!place) return false;
     state.Apply({kind, id, *place}, 0);
     return true;
@@ -69,10 +73,10 @@ double Milliseconds(Policy& policy, const State& state) {
   return passed.count();
 }
 
-int Main() {
+int Main(bool few_nodes) {
   std::map<std::string, std::vector<double>> times;
   for (int round = 0; round < kRounds; ++round) {
-    const State state = MakeState(static_cast<unsigned>(round) + 1);
+    const State state = MakeState(static_cast<unsigned>(round) + 1, few_nodes);
     for (const std::string_view name : PolicyNames()) {
       const std::unique_ptr<Policy> policy = std::move(*MakePolicy(name));
       times[std::string(name)].push_back(Milliseconds(*policy, state));
@@ -93,4 +97,6 @@ int Main() {
 }  // namespace
 }  // namespace stasis::scheduler
 
-int main() { return stasis::scheduler::Main(); }
+int main(int argc, char** argv) {
+  return stasis::scheduler::Main(argc == 2 && std::strcmp(argv[1], "few-nodes") == 0);
+}
