@@ -46,8 +46,14 @@ void DescribeProcess(const TaskPaths& paths, const TaskFacts& facts, v1::Rank* r
   rank->set_managed(HasControlSocket(paths));
 }
 
+// Its processes are gone, and whether an image brings them back is about to be known (verdict.h).
+bool GhostDecides(const TaskFacts& facts, const TaskView& view) {
+  return view.condition == TaskCondition::kKilled && facts.exit.is_null() && facts.ghost_listens &&
+         TextField(facts.status, "state") == "checkpointing";
+}
+
 void DescribeState(const TaskFacts& facts, const TaskView& view, v1::Rank* rank) {
-  rank->set_condition(ConditionOf(view.condition));
+  rank->set_condition(GhostDecides(facts, view) ? v1::CONDITION_CHECKPOINTING : ConditionOf(view.condition));
   if (view.condition == TaskCondition::kPaused) {
     rank->set_residency(TextField(facts.status, "residency"));
     rank->set_device_bytes(static_cast<uint64_t>(IntegerField(facts.status, "device_bytes")));
@@ -56,12 +62,15 @@ void DescribeState(const TaskFacts& facts, const TaskView& view, v1::Rank* rank)
   if (view.condition == TaskCondition::kKilled) rank->set_signal(view.signal);
   if (!IsLive(view.condition)) rank->set_ended_us(Microseconds(EndTimeOf(facts)));
   rank->set_error(TextField(facts.status, "error"));
+  rank->set_cancelled(TextField(facts.status, "state") == "ended" &&
+                      TextField(facts.status, "ended_by") == "cancel");
 }
 
 v1::Rank DescribeRank(const TaskPaths& paths, const TaskFacts& facts, const TaskView& view) {
   v1::Rank rank;
   rank.set_task(paths.name);
   rank.set_log(paths.File("output.log"));
+  rank.set_last_image(view.last_image);
   rank.set_created_ms(IntegerField(facts.task, "created") * 1000);
   DescribePlace(facts, &rank);
   if (IsLive(view.condition)) DescribeProcess(paths, facts, &rank);
@@ -112,15 +121,33 @@ v1::Condition ConditionOf(TaskCondition condition) {
   return v1::CONDITION_UNSPECIFIED;
 }
 
+v1::Job JobOfRank(const v1::Job& job, const v1::Rank& rank) {
+  v1::Job alone;
+  alone.set_name(rank.task());
+  *alone.add_ranks() = rank;
+  alone.set_condition(rank.condition());
+  alone.set_text(ConditionName(rank.condition()));
+  *alone.mutable_argv() = job.argv();
+  alone.set_created_ms(rank.created_ms());
+  alone.set_live(rank.init_pid() > 0);
+  alone.set_ended_ms(rank.ended_us() / 1000);
+  alone.set_exit_code(rank.exit_code());
+  alone.set_signal(rank.signal());
+  alone.set_last_image(rank.last_image());
+  alone.set_device(rank.device());
+  alone.set_uid(job.uid());
+  return alone;
+}
+
 v1::Job PictureOfTask(const TaskPaths& paths, const TaskFacts& facts, const TaskView& view) {
   v1::Job job;
   job.set_name(paths.name);
   *job.add_ranks() = DescribeRank(paths, facts, view);
-  job.set_condition(ConditionOf(view.condition));
-  job.set_text(TextOf(view));
+  job.set_condition(job.ranks(0).condition());
+  job.set_text(GhostDecides(facts, view) ? ConditionName(job.condition()) : TextOf(view));
   for (const std::string& argument : TextsField(facts.task, "argv")) job.add_argv(argument);
   job.set_created_ms(job.ranks(0).created_ms());
-  job.set_live(IsLive(view.condition));
+  job.set_live(IsLive(view.condition) || GhostDecides(facts, view));
   job.set_ended_ms(LatestEndMs(job));
   job.set_exit_code(job.ranks(0).exit_code());
   job.set_signal(job.ranks(0).signal());

@@ -18,6 +18,8 @@ v1::Condition ConditionOf(TaskCondition condition);
 // A task alone: a job of one rank, with `ranked` false. `revision`, `operation` and `moved_to` are the
 // registry's, and not set.
 v1::Job PictureOfTask(const TaskPaths& paths, const TaskFacts& facts, const TaskView& view);
+// The task of one rank, as if it were alone.
+v1::Job JobOfRank(const v1::Job& job, const v1::Rank& rank);
 v1::Job PictureOfJob(const Folders& folders, const JobFacts& facts, const JobView& view);
 
 }  // namespace stasis
