@@ -21,6 +21,11 @@ DeviceMask Lowest(DeviceMask mask, int count) {
   return taken;
 }
 
+DeviceMask All(int devices) {
+  const unsigned width = static_cast<unsigned>(devices);
+  return width == kMaxDevicesPerNode ? ~DeviceMask{0} : (DeviceMask{1} << width) - 1;
+}
+
 }  // namespace
 
 int CountDevices(const Placement& placement) {
@@ -30,10 +35,17 @@ int CountDevices(const Placement& placement) {
 }
 
 Devices::Devices(const ClusterShape& shape) : shape_(shape), nodes_(static_cast<size_t>(shape.nodes)) {
-  const unsigned width = static_cast<unsigned>(shape.devices_per_node);
-  const DeviceMask all = width == kMaxDevicesPerNode ? ~DeviceMask{0} : (DeviceMask{1} << width) - 1;
-  for (Node& node : nodes_) node.free = all;
-  free_ = shape.total();
+  for (Node& node : nodes_) node.free = All(shape.devices_per_node);
+  total_ = free_ = shape.total();
+}
+
+NodeId Devices::AddNode(int devices) {
+  STASIS_CHECK(devices >= 0 && devices <= shape_.devices_per_node);
+  nodes_.push_back({All(devices), true});
+  ++shape_.nodes;
+  total_ += devices;
+  free_ += devices;
+  return static_cast<NodeId>(nodes_.size() - 1);
 }
 
 std::optional<Placement> Devices::Find(int gpus, int max_nodes) const {

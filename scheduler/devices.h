@@ -26,8 +26,12 @@ struct Spread {
 class Devices {
  public:
   explicit Devices(const ClusterShape& shape);
+  // One more node, with as many devices as it has: at most as many as the shape's, whose nodes grow by it.
+  NodeId AddNode(int devices);
 
   const ClusterShape& shape() const { return shape_; }
+  // Of all nodes, whoever has them and whether usable or not.
+  int total() const { return total_; }
   int free() const { return free_; }
   DeviceMask free_on(NodeId node) const { return nodes_[node].free; }
   bool usable(NodeId node) const { return nodes_[node].usable; }
@@ -71,6 +75,7 @@ class Devices {
 
   ClusterShape shape_;
   std::vector<Node> nodes_;
+  int total_ = 0;
   int free_ = 0;  // of usable nodes
 };
 

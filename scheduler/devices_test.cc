@@ -85,5 +85,18 @@ TEST(DevicesTest, SixtyFourDevicesANode) {
   EXPECT_EQ(devices.free(), 0);
 }
 
+TEST(DevicesTest, NodesThatComeLaterMayBeSmaller) {
+  Devices devices(ClusterShape{0, 4, 2});
+  EXPECT_FALSE(devices.Find(1).has_value());
+  EXPECT_EQ(devices.AddNode(4), 0u);
+  EXPECT_EQ(devices.AddNode(2), 1u);
+  EXPECT_EQ(devices.total(), 6);
+  const std::optional<Placement> pair = devices.Find(2);
+  ASSERT_TRUE(pair.has_value());
+  EXPECT_EQ(pair->front().node, 1u) << "where it fits most tightly";
+  EXPECT_EQ(devices.Find(6)->size(), 2u);
+  EXPECT_FALSE(devices.Find(7).has_value());
+}
+
 }  // namespace
 }  // namespace stasis::scheduler

@@ -7,16 +7,45 @@
 namespace stasis::scheduler {
 
 Ledger::Ledger(int devices, const std::vector<TenantSpec>& tenants, Time window)
-    : tenants_(tenants.size()), window_(window) {
-  double sum = 0;
-  for (const TenantSpec& tenant : tenants) {
-    STASIS_CHECK(tenant.weight > 0);
-    sum += tenant.weight;
-  }
+    : devices_(devices), tenants_(tenants.size()), window_(window) {
   for (size_t i = 0; i < tenants.size(); ++i) {
-    tenants_[i].quota = devices * tenants[i].weight / sum;
+    STASIS_CHECK(tenants[i].weight > 0);
+    tenants_[i].weight = tenants[i].weight;
     tenants_[i].history.push_back({});
   }
+  SetQuotas(0);
+}
+
+void Ledger::SetQuotas(Time now) {
+  double sum = 0;
+  for (const Tenant& tenant : tenants_) sum += tenant.weight;
+  for (Tenant& tenant : tenants_) {
+    Advance(tenant, now);
+    tenant.quota = devices_ * tenant.weight / sum;
+    SetRates(tenant);
+  }
+}
+
+void Ledger::SetDevices(Time now, int devices) {
+  devices_ = devices;
+  SetQuotas(now);
+}
+
+TenantId Ledger::AddTenant(Time now, double weight) {
+  STASIS_CHECK(weight > 0);
+  Tenant tenant;
+  tenant.weight = weight;
+  tenant.at = now;
+  tenant.history = {{}, {now, 0, 0}};
+  tenants_.push_back(std::move(tenant));
+  SetQuotas(now);
+  return static_cast<TenantId>(tenants_.size() - 1);
+}
+
+void Ledger::SetWeight(Time now, TenantId tenant, double weight) {
+  STASIS_CHECK(weight > 0);
+  tenants_[tenant].weight = weight;
+  SetQuotas(now);
 }
 
 double Ledger::DeservedRate(const Tenant& tenant) {

@@ -24,6 +24,12 @@ class Ledger {
   // `window`: how far back WindowFairness() looks. Weights are > 0.
   Ledger(int devices, const std::vector<TenantSpec>& tenants, Time window);
 
+  // The cluster has so many devices from now on. Quotas follow; what was deserved so far stays.
+  void SetDevices(Time now, int devices);
+  // A tenant that comes later, with the next id.
+  TenantId AddTenant(Time now, double weight);
+  void SetWeight(Time now, TenantId tenant, double weight);
+
   // One job's account. Made by Arrive(), closed by Leave(); a copy is a snapshot.
   struct Account {
     TenantId tenant = 0;
@@ -72,6 +78,7 @@ class Ledger {
     double utilized = 0, deserved = 0;
   };
   struct Tenant {
+    double weight = 1;
     double quota = 0;
     double held = 0;
     int demand = 0, live = 0;
@@ -83,12 +90,14 @@ class Ledger {
         history;  // where rates changed, oldest first; the first is not after the window's beginning
   };
 
+  void SetQuotas(Time now);
   void Advance(Tenant& tenant, Time now);
   void Forget(Tenant& tenant, Time before) const;
   void SetRates(Tenant& tenant);
   size_t KindOf(Tenant& tenant, const JobSpec& job);
   static double DeservedRate(const Tenant& tenant);
 
+  int devices_ = 0;
   std::vector<Tenant> tenants_;
   const Time window_;
 };

@@ -21,9 +21,21 @@ struct Naive {
   std::vector<Job> jobs;
   std::vector<std::vector<Ledger::Totals>> history;  // by time, by tenant: cumulative
 
+  void SetQuotas(const std::vector<double>& weights, int devices) {
+    double sum = 0;
+    for (const double weight : weights) sum += weight;
+    quotas.clear();
+    for (const double weight : weights) quotas.push_back(devices * weight / sum);
+  }
+  // Nothing before the beginning, or of who came later.
+  Ledger::Totals At(Time time, TenantId tenant) const {
+    if (time < 0 || history[static_cast<size_t>(time)].size() <= tenant) return {};
+    return history[static_cast<size_t>(time)][tenant];
+  }
+
   void Step() {
-    std::vector<Ledger::Totals> totals =
-        history.empty() ? std::vector<Ledger::Totals>(quotas.size()) : history.back();
+    std::vector<Ledger::Totals> totals = history.empty() ? std::vector<Ledger::Totals>() : history.back();
+    totals.resize(quotas.size());
     for (size_t tenant = 0; tenant < quotas.size(); ++tenant) {
       double demand = 0, weights = 0;
       for (const Job& job : jobs) {
@@ -43,6 +55,27 @@ struct Naive {
   }
 };
 
+// Nodes come and go, tenants come, weights change.
+void ChangeCluster(std::mt19937& random, Time now, Ledger* ledger, std::vector<double>* weights,
+                   int* devices) {
+  switch (random() % 3) {
+    case 0:
+      *devices = 4 + static_cast<int>(random() % 20);
+      return ledger->SetDevices(now, *devices);
+    case 1: {
+      weights->push_back(1 + random() % 3);
+      const TenantId added = ledger->AddTenant(now, weights->back());
+      ASSERT_EQ(added, weights->size() - 1);
+      return;
+    }
+    default: {
+      const TenantId tenant = random() % static_cast<unsigned>(weights->size());
+      (*weights)[tenant] = 0.5 + random() % 4;
+      return ledger->SetWeight(now, tenant, (*weights)[tenant]);
+    }
+  }
+}
+
 TEST(LedgerTest, AgreesWithTheDefinitionSummedNaively) {
   for (unsigned seed = 1; seed <= 20; ++seed) {
     std::mt19937 random(seed);
@@ -51,11 +84,17 @@ TEST(LedgerTest, AgreesWithTheDefinitionSummedNaively) {
     Ledger ledger(16, tenants, window);
     Naive naive;
     for (TenantId i = 0; i < 3; ++i) naive.quotas.push_back(ledger.quota(i));
+    std::vector<double> weights = {1, 2.5, 0.5};
+    int devices = 16;
     std::vector<Ledger::Account> accounts;
     for (Time now = 0; now < 400; ++now) {
+      if (random() % 50 == 0) {
+        ChangeCluster(random, now, &ledger, &weights, &devices);
+        naive.SetQuotas(weights, devices);
+      }
       if (random() % 8 == 0) {
         JobSpec spec;
-        spec.tenant = random() % 3;
+        spec.tenant = random() % static_cast<unsigned>(weights.size());
         spec.gpus = 1 + static_cast<int>(random() % 8);
         spec.weight = 1 + random() % 2;
         naive.jobs.push_back({spec, true, 0, 0, 0});
@@ -75,12 +114,11 @@ TEST(LedgerTest, AgreesWithTheDefinitionSummedNaively) {
       }
       naive.Step();
       const Time then = now + 1;
-      for (TenantId tenant = 0; tenant < 3; ++tenant) {
+      for (TenantId tenant = 0; tenant < weights.size(); ++tenant) {
         const Ledger::Totals all = naive.history.back()[tenant];
         EXPECT_NEAR(ledger.Utilized(tenant, then), all.utilized, 1e-6);
         EXPECT_NEAR(ledger.Deserved(tenant, then), all.deserved, 1e-6);
-        const Ledger::Totals before =
-            then > window ? naive.history[static_cast<size_t>(then - window - 1)][tenant] : Ledger::Totals{};
+        const Ledger::Totals before = naive.At(then - window - 1, tenant);
         EXPECT_NEAR(ledger.Window(tenant, then).utilized, all.utilized - before.utilized, 1e-6);
         EXPECT_NEAR(ledger.Window(tenant, then).deserved, all.deserved - before.deserved, 1e-6);
       }

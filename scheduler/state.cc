@@ -27,6 +27,24 @@ State::State(Settings settings)
       ledger_(settings_.shape.total(), settings_.tenants, settings_.lease * settings_.window_leases),
       waiting_(settings_.tenants.size()) {}
 
+NodeId State::AddNode(int devices) {
+  const NodeId node = devices_.AddNode(devices);
+  settings_.shape.nodes = devices_.shape().nodes;
+  ledger_.SetDevices(now_, devices_.total());
+  return node;
+}
+
+TenantId State::AddTenant(const TenantSpec& tenant) {
+  settings_.tenants.push_back(tenant);
+  waiting_.emplace_back();
+  return ledger_.AddTenant(now_, tenant.weight);
+}
+
+void State::SetWeight(TenantId tenant, double weight) {
+  settings_.tenants[tenant].weight = weight;
+  ledger_.SetWeight(now_, tenant, weight);
+}
+
 void State::AdvanceTo(Time now) {
   STASIS_CHECK(now >= now_);
   now_ = now;
@@ -35,9 +53,9 @@ void State::AdvanceTo(Time now) {
 Result<JobId> State::Submit(const JobSpec& spec) {
   if (spec.tenant >= settings_.tenants.size())
     return Errorf(StatusCode::kInvalidArgument, "job %s: no tenant %u", spec.name.c_str(), spec.tenant);
-  if (spec.gpus < 1 || spec.gpus > settings_.shape.total())
+  if (spec.gpus < 1 || spec.gpus > devices_.total())
     return Errorf(StatusCode::kInvalidArgument, "job %s: %d devices, the cluster has %d", spec.name.c_str(),
-                  spec.gpus, settings_.shape.total());
+                  spec.gpus, devices_.total());
   if (spec.max_nodes < 0 || (spec.max_nodes > 0 && spec.gpus > static_cast<int64_t>(spec.max_nodes) *
                                                                    settings_.shape.devices_per_node))
     return Errorf(StatusCode::kInvalidArgument, "job %s: %d devices on at most %d nodes of %d",

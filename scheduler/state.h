@@ -69,6 +69,11 @@ class State {
   const std::vector<JobId>& waiting(TenantId tenant) const { return waiting_[tenant]; }
   size_t waiting_count() const { return waiting_count_; }
 
+  // The cluster changes. A node comes with at most as many devices as the shape's have; quotas follow.
+  NodeId AddNode(int devices);
+  TenantId AddTenant(const TenantSpec& tenant);
+  void SetWeight(TenantId tenant, double weight);
+
   // Moves the clock; never backwards.
   void AdvanceTo(Time now);
   // kInvalidArgument: more devices than the cluster has, no such tenant, not a positive number of devices or
