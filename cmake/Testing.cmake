@@ -33,7 +33,7 @@ endfunction()
 
 # stasis_fuzzer(NAME SOURCES ... LIBS ... CORPUS dir): a libFuzzer binary in the fuzz preset; in every other preset the
 # same entry point is built with a small driver that replays the corpus, so that the corpus never rots.
-set(STASIS_FUZZ_SECONDS 60 CACHE STRING "How long each fuzz target runs in ctest")
+set(STASIS_FUZZ_SECONDS 15 CACHE STRING "How long each fuzz target runs in ctest")
 function(stasis_fuzzer name)
   cmake_parse_arguments(ARG "" "CORPUS" "SOURCES;LIBS" ${ARGN})
   if(STASIS_FUZZ)

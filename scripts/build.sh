@@ -18,5 +18,5 @@ cuda=$(cuda_find)
 cd "$STASIS_ROOT"
 log=$STASIS_ROOT/build/$preset.configure.log
 quietly "$log" cmake --preset "$preset" -DSTASIS_CUDA_ROOT="$cuda" -DSTASIS_CRIU="$(criu_find)" \
-  -DSTASIS_FUZZ_SECONDS="${STASIS_FUZZ_SECONDS:-60}"
+  -DSTASIS_FUZZ_SECONDS="${STASIS_FUZZ_SECONDS:-15}"
 cmake --build --preset "$preset" ${1:+--target "$@"}

@@ -14,7 +14,7 @@ usage: scripts/test.sh [--full] [--only "PRESET..."]
   --full   run the full counts instead of the representative, seeded ones
   --only   only these of: fuzz tsan release asan (default: the first three, in this order)
 fuzz     unit tests under AddressSanitizer and UndefinedBehaviorSanitizer, built with clang, and each libFuzzer target for
-         STASIS_FUZZ_SECONDS (default 60)
+         STASIS_FUZZ_SECONDS (default 15, with --full 60)
 tsan     unit tests under ThreadSanitizer
 release  every test and the table of the object matrix, built with the system's compiler (GCC)
 asan     the unit tests of fuzz without its instrumentation for fuzzing
@@ -29,7 +29,7 @@ for preset in $only; do
 done
 
 export STASIS_TEST_FULL=$full
-export STASIS_FUZZ_SECONDS=${STASIS_FUZZ_SECONDS:-60}
+export STASIS_FUZZ_SECONDS=${STASIS_FUZZ_SECONDS:-$((full ? 60 : 15))}
 [[ $STASIS_FUZZ_SECONDS =~ ^[1-9][0-9]*$ ]] || usage_error "STASIS_FUZZ_SECONDS must be a positive number"
 export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
 export UBSAN_OPTIONS=print_stacktrace=1

@@ -11,7 +11,7 @@ foreach(name gemm gemm_batch handle level1 level2 level3 lt)
   target_compile_options(softgpu_blas_${name}_test PRIVATE -fno-sanitize=enum)
 endforeach()
 
-add_test(NAME softgpu_blas_exports_test
-  COMMAND Python3::Interpreter -B ${CMAKE_CURRENT_SOURCE_DIR}/exports_test.py)
-set_tests_properties(softgpu_blas_exports_test PROPERTIES TIMEOUT 60 LABELS unit ENVIRONMENT
+stasis_add_test(softgpu_blas_exports_test 60
+  ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/exports_test.py)
+set_tests_properties(softgpu_blas_exports_test PROPERTIES LABELS unit ENVIRONMENT
   "CUBLAS_LIBRARY=$<TARGET_FILE:softgpu_cublas>;CUBLAS_EXPORTS=${CMAKE_CURRENT_SOURCE_DIR}/exports.list;CUBLASLT_LIBRARY=$<TARGET_FILE:softgpu_cublaslt>;CUBLASLT_EXPORTS=${CMAKE_CURRENT_SOURCE_DIR}/lt_exports.list;CUDA_INCLUDE=${STASIS_CUDA_INCLUDE}")

@@ -36,9 +36,9 @@ stasis_test(softgpu_cudart_no_driver_test SOURCES no_driver_test.cc LIBS softgpu
 set_tests_properties(softgpu_cudart_no_driver_test PROPERTIES
   ENVIRONMENT "LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/tests/runtime/no_driver")
 
-add_test(NAME softgpu_cudart_exports_test
-  COMMAND Python3::Interpreter -B ${CMAKE_CURRENT_SOURCE_DIR}/exports_test.py)
-set_tests_properties(softgpu_cudart_exports_test PROPERTIES TIMEOUT 60 LABELS unit ENVIRONMENT
+stasis_add_test(softgpu_cudart_exports_test 60
+  ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/exports_test.py)
+set_tests_properties(softgpu_cudart_exports_test PROPERTIES LABELS unit ENVIRONMENT
   "CUDART_LIBRARY=$<TARGET_FILE:softgpu_cudart>;CUDART_EXPORTS=${CMAKE_CURRENT_SOURCE_DIR}/exports.list;DRIVER_EXPORTS=${CMAKE_CURRENT_SOURCE_DIR}/../driver/exports.list;CUDA_INCLUDE=${STASIS_CUDA_INCLUDE}")
 
 # A sanitized library does not load into a program that nvcc built without the sanitizer.
@@ -49,9 +49,9 @@ if(NOT (STASIS_ASAN OR STASIS_TSAN OR STASIS_FUZZ))
     OUTPUT ${programs_dir}/order_per_thread)
   stasis_cuda_program(cudart_linked SOURCES programs/part_one.cu programs/part_two.cu OPTIONS -rdc=true
     OUTPUT ${programs_dir}/linked)
-  add_test(NAME softgpu_cudart_programs_test
-    COMMAND Python3::Interpreter -B ${CMAKE_CURRENT_SOURCE_DIR}/programs_test.py)
-  set_tests_properties(softgpu_cudart_programs_test PROPERTIES TIMEOUT 120 LABELS unit ENVIRONMENT
+  stasis_add_test(softgpu_cudart_programs_test 120
+    ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/programs_test.py)
+  set_tests_properties(softgpu_cudart_programs_test PROPERTIES LABELS unit ENVIRONMENT
     "CUDART_PROGRAMS=${programs_dir};CUDART_LIBRARY_DIR=$<TARGET_FILE_DIR:softgpu_cudart>;FAKE_DRIVER_DIR=${FAKE_DRIVER_DIR}")
 
   # The same library above softgpu's own driver, with real results.
@@ -59,9 +59,9 @@ if(NOT (STASIS_ASAN OR STASIS_TSAN OR STASIS_FUZZ))
     foreach(name IN ITEMS memory streams graphs errors)
       stasis_cuda_program(cudart_tour_${name} SOURCES programs/tour_${name}.cu OPTIONS -arch=compute_75
         DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/programs/check.h OUTPUT ${programs_dir}/tour_${name})
-      add_test(NAME softgpu_cudart_tour_${name}
-        COMMAND Python3::Interpreter ${CMAKE_SOURCE_DIR}/tests/harness/run_on_softgpu.py -- ${programs_dir}/tour_${name})
-      set_tests_properties(softgpu_cudart_tour_${name} PROPERTIES TIMEOUT 120 LABELS softgpu
+      stasis_add_test(softgpu_cudart_tour_${name} 120
+        ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/harness/run_on_softgpu.py -- ${programs_dir}/tour_${name})
+      set_tests_properties(softgpu_cudart_tour_${name} PROPERTIES LABELS softgpu
         ENVIRONMENT "STASIS_BUILD_DIR=${CMAKE_BINARY_DIR}")
     endforeach()
   endif()

@@ -3,10 +3,11 @@
 import ctypes
 import json
 import os
-import select
 import signal
 import subprocess
 import tempfile
+
+import hung
 
 BUILD = os.environ.get("STASIS_BUILD_DIR", "")
 
@@ -50,8 +51,7 @@ class Node:
             pass_fds=[write_end], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
             preexec_fn=die_with_parent)
         os.close(write_end)
-        ready, _, _ = select.select([read_end], [], [], 30)
-        started = bool(ready) and os.read(read_end, 1) != b""
+        started = hung.await_readable(read_end, 30) and os.read(read_end, 1) != b""
         os.close(read_end)
         if not started:
             self.daemon.kill()
@@ -67,6 +67,7 @@ class Node:
         try:
             self.daemon.wait(20)
         except subprocess.TimeoutExpired:
+            hung.tell_of_test()
             self.daemon.kill()
             self.daemon.wait()
             raise
@@ -99,12 +100,12 @@ class Node:
                                 stderr=subprocess.PIPE, text=True, preexec_fn=die_with_parent)
 
     def run(self, *command, timeout=120, **extra):
-        return subprocess.run(list(command), env=self.env(**extra), stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, timeout=timeout, check=False, preexec_fn=die_with_parent)
+        return hung.run_within(timeout, list(command), env=self.env(**extra), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True, preexec_fn=die_with_parent)
 
     def smi(self, *arguments):
-        return subprocess.run([built("bin/softgpu-smi"), "--socket", self.socket, *arguments], capture_output=True, text=True,
-                              timeout=30, check=False)
+        return hung.run_within(30, [built("bin/softgpu-smi"), "--socket", self.socket, *arguments], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
 
     def devices(self):
         """softgpu-smi's own view: one dictionary a device, with the pids that have a context or memory there."""

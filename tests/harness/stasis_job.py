@@ -4,15 +4,15 @@ import contextlib
 import fcntl
 import json
 import os
-import select
 import signal
 import subprocess
 import tempfile
 import time
 
+import hung
 from softgpu import BUILD, Node, built, die_with_parent
 
-GIVE_UP_SECONDS = 300
+GIVE_UP_SECONDS = 120
 
 
 class VerbFailed(AssertionError):
@@ -68,9 +68,9 @@ class Site:
     def call(self, *arguments, timeout=GIVE_UP_SECONDS, **extra):
         """One verb with --json: (exit status, its answer, its stderr)."""
         verb, rest = arguments[0], [str(a) for a in arguments[1:]]
-        result = subprocess.run([built("bin/stasis"), verb, "--json", *rest], env=self.env(**extra),
-                                stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, check=False,
-                                preexec_fn=die_with_parent)
+        result = hung.run_within(timeout, [built("bin/stasis"), verb, "--json", *rest], env=self.env(**extra),
+                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                 preexec_fn=die_with_parent)
         try:
             answer = json.loads(result.stdout)
         except ValueError:
@@ -86,8 +86,8 @@ class Site:
     def images(self, verb, *arguments):
         """`stasis images VERB`: its answer."""
         command = ["images", verb, "--json", *map(str, arguments)]
-        result = subprocess.run([built("bin/stasis"), *command], env=self.env(), stdin=subprocess.DEVNULL, capture_output=True,
-                                text=True, timeout=GIVE_UP_SECONDS, check=False, preexec_fn=die_with_parent)
+        result = hung.run_within(GIVE_UP_SECONDS, [built("bin/stasis"), *command], env=self.env(), stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=die_with_parent)
         if result.returncode != 0:
             raise VerbFailed(command, json.loads(result.stdout), result.stderr)
         return json.loads(result.stdout)
@@ -176,7 +176,7 @@ class Job:
             pidfd = None
         if pidfd is not None:
             try:
-                if self.alive() and not select.select([pidfd], [], [], timeout)[0]:
+                if self.alive() and not hung.await_readable(pidfd, timeout):
                     raise AssertionError(f"{self.name} still runs after {timeout} s:\n{self.output()[-2000:]}")
             finally:
                 os.close(pidfd)
@@ -208,7 +208,7 @@ class Job:
             with open(f"/proc/{ghost}/cmdline", "rb") as command:
                 if b"stasis-ghost" not in command.read():
                     return
-            if not select.select([pidfd], [], [], timeout)[0]:
+            if not hung.await_readable(pidfd, timeout):
                 raise AssertionError(f"the ghost of {self.name} is still there after {timeout} s")
         finally:
             os.close(pidfd)
@@ -225,7 +225,7 @@ class Job:
         seen = b""
         try:
             while text.encode() not in seen:
-                if not select.select([follow.stdout], [], [], timeout)[0]:
+                if not hung.await_readable(follow.stdout, timeout):
                     raise AssertionError(f"{self.name} has not printed {text!r} after {timeout} s:\n{seen[-2000:]!r}")
                 chunk = os.read(follow.stdout.fileno(), 65536)
                 if not chunk:

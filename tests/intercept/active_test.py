@@ -294,13 +294,14 @@ class PressureTest(ActiveTest):
         self.assertEqual(program.ask("take 180"), ["failed"])
         self.assertLess(time.monotonic() - start, 5)
 
-    def test_the_end_of_the_connection_is_the_end_of_the_wait(self):
-        program, task, _ = self.hold()
+    def test_what_a_ghost_that_goes_away_has_held_comes_back_with_its_end(self):
+        program, task, holder = self.hold()
         program.send("take 180")
         self.await_ask()
         task.close()
-        self.assertEqual(program.answer(), ["failed"])
-        self.assertEqual(program.ask("take 10"), [])
+        holder.close()
+        self.assertEqual(program.answer(), [])
+        self.assertEqual(program.ask("check"), [])
 
     def test_a_ghost_that_gives_nothing_back_is_waited_for_a_while(self):
         program, _, _ = self.hold()

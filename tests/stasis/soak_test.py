@@ -1,6 +1,6 @@
 """Programs that are paused, moved, dumped, killed and restored at random moments print what they print undisturbed.
 
-STASIS_SOAK_SEED chooses the moments (printed); STASIS_TEST_FULL=1 makes it 50 disturbances a program.
+STASIS_SOAK_SEED chooses the moments (printed); STASIS_TEST_FULL=1 makes it 50 disturbances a program, and the programs long.
 """
 
 import os
@@ -12,8 +12,13 @@ import unittest
 from stasis_job import Job, Site, built
 
 FULL = os.environ.get("STASIS_TEST_FULL") == "1"
-DISTURBANCES = 50 if FULL else 3
+DISTURBANCES = 50 if FULL else 2
 SEED = int(os.environ.get("STASIS_SOAK_SEED", "20") if not FULL else os.environ.get("STASIS_SOAK_SEED", time.time_ns() % 2**32))
+
+
+def size(full, normal):
+    """How long a program is: in the normal run, for about a second."""
+    return str(full if FULL else normal)
 
 
 class Soak(unittest.TestCase):
@@ -104,52 +109,52 @@ class Soak(unittest.TestCase):
         print(f"soak: {name}: {done} disturbances in {runs} run(s), identical", file=sys.stderr, flush=True)
 
     def test_mlp_train(self):
-        self.soak("mlp", "samples/mlp_train", "--steps", "80")
+        self.soak("mlp", "samples/mlp_train", "--steps", size(80, 12))
 
     def test_gpt_train(self):
-        self.soak("gpt", "samples/gpt_train", "--steps", "8")
+        self.soak("gpt", "samples/gpt_train", "--steps", size(8, 2))
 
     def test_stencil_captured(self):
-        self.soak("stencil-capture", "samples/stencil", "--graph", "capture", "--iterations", "1000")
+        self.soak("stencil-capture", "samples/stencil", "--graph", "capture", "--iterations", size(1000, 50))
 
     def test_stencil_explicit(self):
-        self.soak("stencil-explicit", "samples/stencil", "--graph", "explicit", "--iterations", "1000")
+        self.soak("stencil-explicit", "samples/stencil", "--graph", "explicit", "--iterations", size(1000, 50))
 
     def test_expandable_segments(self):
-        self.soak("expandable", "tests/programs/expandable", "40", "11")
+        self.soak("expandable", "tests/programs/expandable", size(40, 2), "11")
 
     def test_shared_memory(self):
-        self.soak("share", "tests/programs/share", "60", "host")
+        self.soak("share", "tests/programs/share", size(60, 8), "host")
 
     def test_vector(self):
-        self.soak("vector", "samples/vector", "--rounds", "50")
+        self.soak("vector", "samples/vector", "--rounds", size(50, 30))
 
     def test_threads_blocked_in_synchronising_calls(self):
-        self.soak("threads", "tests/programs/soak", "threads", "500")
+        self.soak("threads", "tests/programs/soak", "threads", size(500, 80))
 
     def test_allocation_storm(self):
-        self.soak("storm", "tests/programs/soak", "storm", "5000")
+        self.soak("storm", "tests/programs/soak", "storm", size(5000, 2000))
 
     def test_stream_ordered_allocation(self):
-        self.soak("pool", "tests/programs/soak", "pool", "1000")
+        self.soak("pool", "tests/programs/soak", "pool", size(1000, 700))
 
     def test_graphs_captured_all_the_time(self):
-        self.soak("graphs", "tests/programs/soak", "graphs", "4000")
+        self.soak("graphs", "tests/programs/soak", "graphs", size(4000, 2500))
 
     def test_events_between_streams(self):
-        self.soak("events", "tests/programs/soak", "events", "8000")
+        self.soak("events", "tests/programs/soak", "events", size(8000, 700))
 
     def test_host_functions(self):
-        self.soak("callbacks", "tests/programs/soak", "callbacks", "3000")
+        self.soak("callbacks", "tests/programs/soak", "callbacks", size(3000, 1500))
 
     def test_host_memory(self):
-        self.soak("host", "tests/programs/soak", "host", "4000")
+        self.soak("host", "tests/programs/soak", "host", size(4000, 500))
 
     def test_forked_workers(self):
-        self.soak("fork", "tests/programs/soak", "fork", "3000")
+        self.soak("fork", "tests/programs/soak", "fork", size(3000, 700))
 
     def test_launches_without_waiting(self):
-        self.soak("launches", "tests/programs/soak", "launches", "20000")
+        self.soak("launches", "tests/programs/soak", "launches", size(20000, 600))
 
 
 class SoakByDriverCheckpoint(Soak):

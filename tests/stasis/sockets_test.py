@@ -4,15 +4,26 @@ the task is refused, by name."""
 import os
 import re
 import socket
+import subprocess
 import unittest
 
+from softgpu import LIBC
 from stasis_job import Site, built
 
 FULL = os.environ.get("STASIS_TEST_FULL") == "1"
+CLONE_NEWNET = 0x40000000
+
+
+def setUpModule():
+    """A network of these tests' own: CRIU's tables and the ports in use are then nobody else's."""
+    if os.geteuid() == 0:
+        if LIBC.unshare(CLONE_NEWNET) != 0:
+            raise OSError("no network namespace")
+        subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 
 
 def lock_tables():
-    """Names of CRIU's tables in this machine's nftables, as the kernel lists them."""
+    """Names of CRIU's tables in this network's nftables, as the kernel lists them."""
     # NFT_MSG_GETTABLE of any family, as a dump.
     request = (20).to_bytes(4, "little") + (0xA01).to_bytes(2, "little") + (0x301).to_bytes(2, "little") + bytes(12)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as netlink:
