@@ -13,6 +13,7 @@
 #include "base/environment.h"
 #include "base/files.h"
 #include "base/unix_socket.h"
+#include "coordinator/ghost_children.h"
 #include "dedup/json.h"
 
 namespace stasis {
@@ -79,7 +80,9 @@ Status SpawnGhost(const GhostPlace& place, int ready) {
   pid_t pid = 0;
   int error = posix_spawnp(&pid, argv[0].c_str(), &plan.actions, &plan.attributes, PointersOf(argv).data(),
                            PointersOf(GhostEnvironment(place)).data());
-  return error == 0 ? Status() : ErrnoStatus(error, "start " + argv[0]);
+  if (error != 0) return ErrnoStatus(error, "start " + argv[0]);
+  GhostChildren::OfThisProcess().Add(pid);
+  return Status();
 }
 
 std::string LogTail(const GhostPlace& place) {

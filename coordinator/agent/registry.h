@@ -28,10 +28,14 @@ class Registry {
   // By name. Never blocks on disk.
   virtual std::vector<JobPicture> List() const = 0;
   virtual JobPicture Find(const std::string& name) const = 0;  // null: none
+  // Ascends with each change, also from one agent of this state folder to the next.
   virtual uint64_t revision() const = 0;
+  // What is on record and cannot be read, a sentence each.
+  virtual std::vector<std::string> Notes() const { return {}; }
 
-  // `changed` is called after each change, from the registry's thread: it must not block. Ends with the
-  // object.
+  // `changed` is called after each change, in the order of revisions, from the registry's thread: it must not
+  // block. A job that is no longer on record is told with `gone`. Ends with the object, whose destructor
+  // waits for a call that is under way: hold no lock there that `changed` takes.
   class Subscription {
    public:
     virtual ~Subscription() = default;
@@ -40,7 +44,9 @@ class Registry {
 
   // Reads a job's files now, before it returns: for who has just changed them and is about to answer.
   virtual void Refresh(const std::string& name) = 0;
-  // What operation runs on the job ("": none), and where it has been moved to ("": it is here).
+  // What operation runs on the job ("": none), and where it has been moved to ("": it is here). A job that
+  // has been moved and lives here no more is MIGRATED. Both are remembered for a job that is not on record
+  // yet, and kept in memory only: who knows it on stable storage tells it again after a start.
   virtual void SetOperation(const std::string& name, const std::string& operation) = 0;
   virtual void SetMovedTo(const std::string& name, const std::string& node) = 0;
 };
