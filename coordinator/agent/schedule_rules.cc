@@ -7,7 +7,6 @@
 #include <set>
 
 #include "coordinator/agent/cron.h"
-#include "coordinator/node/layout.h"
 
 namespace stasis {
 namespace {
@@ -32,8 +31,7 @@ Status CheckRange(const char* field, uint64_t value, uint64_t low, uint64_t high
 
 }  // namespace
 
-Status CheckRules(const v1::Schedule& schedule) {
-  RETURN_IF_ERROR(CheckTaskName(schedule.job()));
+Status CheckSchedule(const v1::Schedule& schedule) {
   RETURN_IF_ERROR(CheckRange("interval_ms", schedule.interval_ms(), kMinIntervalMs, kYearMs));
   RETURN_IF_ERROR(CheckRange("mtbf_ms", schedule.mtbf_ms(), kMinMtbfMs, kMaxMtbfMs));
   RETURN_IF_ERROR(CheckRange("keep_last", schedule.keep_last(), 1, kMaxKept));

@@ -12,8 +12,8 @@
 
 namespace stasis {
 
-// kInvalidArgument, naming the field.
-Status CheckRules(const v1::Schedule& schedule);
+// kInvalidArgument, naming the field. The name of the job is not looked at.
+Status CheckSchedule(const v1::Schedule& schedule);
 // Nothing is asked for: no checkpoints, no restarts.
 bool HasNoRule(const v1::Schedule& schedule);
 // What of a message is the user's, with the defaults where nothing was said.
