@@ -351,15 +351,19 @@ Status DeviceClient::Impl::ReleaseSlice(uint32_t device) {
 
 void DeviceClient::Impl::Close() {
   if (!thread_runs_) return;
-  // Lets the daemon take back everything at once, even if a forked child still has a copy of the socket. If
-  // it cannot be sent, closing says the same.
-  if (CheckUsable().ok()) (void)SendNow(Encode(ByeRequest{}, 0), Deadline::After(kFarewell));
+  const bool usable = CheckUsable().ok();
   Break(Status(StatusCode::kPeerDied, "the device connection is closed"));
+  // The thread first: it answers events, and the daemon hangs up on who says anything after Bye, which the
+  // thread would take for the daemon's end.
   uint64_t one = 1;
   ssize_t written [[maybe_unused]] = write(wake_.get(), &one, sizeof one);
   pthread_join(thread_, nullptr);
   thread_runs_ = false;
+  // In one go, for the same reason: others may be about to send.
   std::lock_guard lock(send_mutex_);
+  // Lets the daemon take back everything at once, even if a forked child still has a copy of the socket. If
+  // it cannot be sent, closing says the same.
+  if (usable) (void)stasis::SendMessage(socket_.get(), Encode(ByeRequest{}, 0), Deadline::After(kFarewell));
   socket_.Reset();
   wake_.Reset();
 }

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -276,6 +277,53 @@ TEST(DeafDaemonTest, CallsTimeOut) {
   options.socket_path = listener.path();
   options.rpc_timeout = std::chrono::milliseconds(30);
   EXPECT_EQ(DeviceClient::Connect(options, nullptr).status().code(), StatusCode::kTimeout);
+}
+
+class CountingHandler final : public EventHandler {
+ public:
+  void OnSliceGranted(uint32_t) override { count++; }
+  void OnSliceRevoke(uint32_t) override { count++; }
+  void OnDeviceFault(uint32_t, const Fault&) override { count++; }
+  void OnCheckpointOp(const CheckpointEvent&) override { count++; }
+  void OnDisconnected(const Status&) override { count++; }
+  std::atomic<int> count{0};
+};
+
+// Answers Hello; at Bye it tells of a fault and hangs up.
+void ServeOneClient(stasis::UnixListener* listener) {
+  pollfd wait{listener->fd(), POLLIN, 0};
+  ASSERT_EQ(poll(&wait, 1, Deadline::After(kPatience).PollTimeout()), 1);
+  const Fd client = listener->Accept().value();
+  stasis::MessageDecoder decoder(kRequestLimits);
+  for (;;) {
+    Result<Message> message = stasis::ReceiveMessage(client.get(), decoder, Deadline::After(kPatience));
+    ASSERT_TRUE(message.ok()) << message.status().ToString();
+    const uint64_t id = message->request_id;
+    Result<Request> request = ParseRequest(std::move(*message));
+    ASSERT_TRUE(request.ok()) << request.status().ToString();
+    const bool bye = std::holds_alternative<ByeRequest>(*request);
+    Message answer = bye ? Encode(DeviceFaultEvent{0, Fault{.kind = FaultKind::kSlow, .factor = 2}})
+                         : EncodeReply(id, HelloBody{"node", {}});
+    const Status sent = stasis::SendMessage(client.get(), std::move(answer), Deadline::After(kPatience));
+    if (bye) return;
+    ASSERT_TRUE(sent.ok()) << sent.ToString();
+  }
+}
+
+// Who listened on could answer an event, for which the daemon hangs up, and would report that as a loss.
+TEST(FarewellTest, NothingIsHeardAnyMoreOnceByeIsSaid) {
+  TempFolder folder;
+  stasis::UnixListener listener = stasis::UnixListener::Listen(folder.path() + "/s").value();
+  ConnectOptions options;
+  options.socket_path = listener.path();
+  options.rpc_timeout = kPatience;
+  CountingHandler handler;
+  for (int round = 0; round < 200; round++) {
+    std::thread daemon(ServeOneClient, &listener);
+    DeviceClient::Connect(options, &handler).value().reset();
+    daemon.join();
+  }
+  EXPECT_EQ(handler.count, 0);
 }
 
 // ---- starting and ending by itself
