@@ -42,7 +42,7 @@ add_dependencies(exec_nvcc_test softgpu_ptx_testdata)
 target_compile_definitions(exec_nvcc_test PRIVATE SOFTGPU_PTX_TESTDATA="${SOFTGPU_PTX_TESTDATA}")
 
 find_package(benchmark QUIET)
-if(benchmark_FOUND)
+if(benchmark_FOUND AND NOT (STASIS_ASAN OR STASIS_TSAN OR STASIS_FUZZ))
   add_executable(exec_bench exec/exec_bench.cc)
   target_link_libraries(exec_bench PRIVATE softgpu_ptx_exec benchmark::benchmark)
 endif()
