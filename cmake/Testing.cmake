@@ -47,7 +47,8 @@ function(stasis_fuzzer name)
     stasis_add_test(${name} 600 $<TARGET_FILE:${name}> -max_total_time=${STASIS_FUZZ_SECONDS} -timeout=10
       -rss_limit_mb=2048 -max_len=65536 ${CMAKE_BINARY_DIR}/fuzz/${name} ${ARG_CORPUS})
     file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz/${name})
-    set_tests_properties(${name} PROPERTIES LABELS "fuzz")
+    # It does nothing but compute, where twice as many tests run at once as there are processors.
+    set_tests_properties(${name} PROPERTIES LABELS "fuzz" PROCESSORS 2)
   else()
     stasis_add_test(${name}_corpus 120 $<TARGET_FILE:${name}> ${ARG_CORPUS})
     set_tests_properties(${name}_corpus PROPERTIES LABELS "unit;fuzz-corpus")

@@ -35,11 +35,14 @@ export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
 export UBSAN_OPTIONS=print_stacktrace=1
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
 
+# Most tests wait as long as they compute: for programs to start and end, and for the disk.
+JOBS=$((2 * $(nproc)))
+
 # Every test, then the table of the object matrix, which ctest keeps to itself.
 run_release() {
   local status=0
   rm -f matrix.txt
-  ctest --output-on-failure -j"$(nproc)" || status=$?
+  ctest --output-on-failure -j"$JOBS" || status=$?
   if [ -f matrix.txt ]; then
     step "release: the object matrix"
     cat matrix.txt
@@ -54,9 +57,9 @@ run_preset() {
   step "$preset: test"
   cd "$STASIS_ROOT/build/$preset"
   case "$preset" in
-    asan) ctest --output-on-failure -j"$(nproc)" -L unit ;;
-    tsan) ctest --output-on-failure -j"$(nproc)" -L unit -LE fuzz-corpus ;;
-    fuzz) ctest --output-on-failure -j"$(nproc)" -L "unit|fuzz" ;;
+    asan) ctest --output-on-failure -j"$JOBS" -L unit ;;
+    tsan) ctest --output-on-failure -j"$JOBS" -L unit -LE fuzz-corpus ;;
+    fuzz) ctest --output-on-failure -j"$JOBS" -L "unit|fuzz" ;;
     release) run_release ;;
   esac
 }
