@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "../common/cuda_check.h"
 #include "../common/fail.h"
@@ -40,6 +41,8 @@ Environment ReadEnvironment() {
 
 void Pace::Wait() {
   if (milliseconds_ == 0) return;
+  const char* until = getenv("PACE_UNTIL");
+  if (until != nullptr && access(until, F_OK) == 0) return;
   const uint32_t microseconds = random_.Below(static_cast<uint32_t>(milliseconds_) * 1000 + 1);
   timespec left = {microseconds / 1000000, static_cast<long>(microseconds % 1000000) * 1000};
   while (nanosleep(&left, &left) != 0 && errno == EINTR) {

@@ -28,7 +28,8 @@ Environment ReadEnvironment();
 // MASTER_ADDR:MASTER_PORT, or the next port where torchrun has that one itself; no socket is open afterwards.
 std::vector<ncclUniqueId> ShareIds(const Environment& environment, int count);
 
-// Waits for a random time between two pieces of work, so that ranks are not in step.
+// Waits for a random time between two pieces of work, so that ranks are not in step. No more once the file exists that
+// PACE_UNTIL names: the work lasts as long as somebody needs, and ends soon after.
 class Pace {
  public:
   Pace(int milliseconds, uint64_t seed, int rank)

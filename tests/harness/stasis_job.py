@@ -57,6 +57,14 @@ class Site:
                 self.node.__exit__()
             self.folder.cleanup()
 
+    def rest(self, program=""):
+        """A program of samples/ranks that is started with this in its environment rests between its steps until hurry()."""
+        return {"PACE_UNTIL": os.path.join(self.folder.name, f"hurry{program}")}
+
+    def hurry(self, program=""):
+        with open(self.rest(program)["PACE_UNTIL"], "x", encoding="utf-8"):
+            pass
+
     def env(self, **extra):
         env = self.node.env(**extra)
         del env["LD_LIBRARY_PATH"]  # `stasis run` brings its own

@@ -16,7 +16,7 @@ from stasis_ranks import RankSite, built
 FULL = os.environ.get("STASIS_TEST_FULL") == "1"
 SEED = int(os.environ.get("STASIS_TEST_SEED", "1"))
 RANKS = 2
-STEPS = 600
+STEPS = 300
 # What the verbs say of themselves, in order, by the part of the operation that it belongs to.
 PHASES = {
     "pause": {"prepare": "wait for the device", "commit": "release the device", "hold": "store device memory"},
@@ -140,7 +140,7 @@ class Kills(unittest.TestCase):
 
     def start(self, name):
         """A job with one committed image."""
-        job = self.site.start_ranks(name, RANKS, *self.command, "--pace-ms", "10")
+        job = self.site.start_ranks(name, RANKS, *self.command, "--pace-ms", "50", **self.site.rest(name))
         job.ranks[0].wait_for_output("step 5 ")
         job.verb("checkpoint")
         return job
@@ -173,6 +173,7 @@ class Kills(unittest.TestCase):
             self.prepare(job, verb)
             attack = Attack(job, verb, phase, victim, chance)
             struck, status, said = attack.run()
+            self.site.hurry(job.name)
             # It may have ended by itself when nothing was there to be killed any more.
             over = not any(rank.alive() for rank in job.ranks)
             if over and job.wait() == 0 and job.lines() == self.expected:

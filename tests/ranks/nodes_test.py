@@ -10,7 +10,7 @@ from softgpu import Node, built
 FULL = os.environ.get("STASIS_TEST_FULL") == "1"
 RANKS = 8 if FULL else 4
 HALF = RANKS // 2
-STEPS = {"ddp_train": 3000 if FULL else 500, "tp_train": 1500 if FULL else 200}
+STEPS = {"ddp_train": 1000 if FULL else 300, "tp_train": 500 if FULL else 150}
 
 
 def small(devices):
@@ -33,9 +33,9 @@ class Elsewhere(unittest.TestCase):
         self.assertTrue(job.alive(), "the program was too quick")
 
     def check(self, program):
-        command = [built(f"samples/{program}"), "--steps", str(STEPS[program]), "--log-every", str(STEPS[program] // 10), "--pace-ms", "10"]
+        command = [built(f"samples/{program}"), "--steps", str(STEPS[program]), "--log-every", str(STEPS[program] // 10), "--pace-ms", "50"]
         expected = self.reference(command)
-        job = self.site.start_ranks("job", RANKS, *command, options=["--nodes", self.site.write_nodes(one=RANKS)])
+        job = self.site.start_ranks("job", RANKS, *command, options=["--nodes", self.site.write_nodes(one=RANKS)], **self.site.rest())
         job.ranks[0].wait_for_output("step")
         job.verb("checkpoint")
         job.verb("checkpoint", "--stop")
@@ -49,6 +49,7 @@ class Elsewhere(unittest.TestCase):
         job.verb("resume")
         job.verb("checkpoint", "--stop")
         self.restore(job, other=(RANKS, list(reversed(range(RANKS)))))
+        self.site.hurry()
         self.assertEqual(job.wait(), 0, job.lines())
         self.assertEqual(job.lines(), expected)
 

@@ -17,10 +17,10 @@ class Jobs(unittest.TestCase):
         self.site = self.enterContext(RankSite("--gpus", str(RANKS), "--memory", "256MiB"))
 
     def start(self, command, strategy):
-        return self.site.start_ranks("job", RANKS, *command, options=["--strategy", strategy])
+        return self.site.start_ranks("job", RANKS, *command, options=["--strategy", strategy], **self.site.rest())
 
     def check(self, sample, strategy):
-        command = [built(os.path.join("samples", sample)), "--steps", STEPS[sample], "--pace-ms", "2"]
+        command = [built(os.path.join("samples", sample)), "--steps", STEPS[sample], "--pace-ms", "40"]
         expected = self.site.node.run(*command, "--reference", "--ranks", str(RANKS))
         self.assertEqual(expected.returncode, 0, expected.stderr)
         job = self.start(command, strategy)
@@ -33,6 +33,7 @@ class Jobs(unittest.TestCase):
         job.verb("checkpoint", "--stop")
         job.wait()
         job.verb("restore", "--detach")
+        self.site.hurry()
         self.assertEqual(job.wait(), 0, job.lines())
         self.assertEqual(job.lines(), sorted(expected.stdout.splitlines()))
         self.assertEqual(self.site.memory_in_the_end(), [0] * RANKS)
@@ -54,7 +55,7 @@ class Trees(Jobs):
     """All ranks are in one task."""
 
     def start(self, command, strategy):
-        return self.site.start_tree("job", RANKS, *command, options=["--strategy", strategy])
+        return self.site.start_tree("job", RANKS, *command, options=["--strategy", strategy], **self.site.rest())
 
 
 if __name__ == "__main__":

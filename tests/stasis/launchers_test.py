@@ -13,7 +13,7 @@ from stasis_job import Site, built
 FULL = os.environ.get("STASIS_TEST_FULL") == "1"
 PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "programs")
 RANKS = 2
-STEPS = 4000 if FULL else 600
+STEPS = 1000 if FULL else 300
 # What mpirun tells its processes, in the words of torchrun.
 AS_TORCHRUN = ("export RANK=$OMPI_COMM_WORLD_RANK LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK WORLD_SIZE=$OMPI_COMM_WORLD_SIZE "
                "MASTER_ADDR=127.0.0.1; exec \"$@\"")
@@ -24,16 +24,16 @@ class Launchers(unittest.TestCase):
         self.site = self.enterContext(Site("--gpus", "2", "--memory", "512MiB"))
 
     def program(self):
-        return [built("samples/ddp_train"), "--steps", str(STEPS), "--log-every", str(STEPS // 8), "--pace-ms", "10"]
+        return [built("samples/ddp_train"), "--steps", str(STEPS), "--log-every", str(STEPS // 8), "--pace-ms", "50"]
 
     def undisturbed(self, command, **extra):
-        result = self.site.node.run(*command, timeout=300, **extra)
+        result = self.site.node.run(*command, timeout=300, PACE_UNTIL="/", **extra)
         self.assertEqual(result.returncode, 0, result.stderr)
         return sorted(result.stdout.splitlines())
 
     def check(self, *command, **extra):
         expected = self.undisturbed(command, **extra)
-        job = self.site.start("ranks", *command, **extra)
+        job = self.site.start("ranks", *command, **extra, **self.site.rest())
         job.wait_for_output("step")
         for _ in range(5 if FULL else 1):
             job.verb("pause")
@@ -46,6 +46,7 @@ class Launchers(unittest.TestCase):
             job.wait()
             job.verb("restore", "--detach", "--gpus", "0,1")
         self.assertTrue(job.alive(), "the program was too quick")
+        self.site.hurry()
         self.assertEqual(job.wait(), 0, job.output())
         self.assertEqual(sorted(job.output().splitlines()), expected)
 
