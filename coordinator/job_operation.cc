@@ -7,6 +7,7 @@
 
 #include "base/files.h"
 #include "coordinator/job_result.h"
+#include "coordinator/moved_mark.h"
 
 namespace stasis {
 namespace {
@@ -89,6 +90,16 @@ Json JobOperation::Run(const JobRequest& request) {
   return result;
 }
 
+Result<std::vector<RankStand>> JobOperation::AwaitRest() {
+  ASSIGN_OR_RETURN(lock_, LockJob(place_.run_dir, record_.name));
+  Status stood = Reach();
+  if (stood.ok()) stood = AwaitStands();
+  star_.reset();
+  lock_.Reset();
+  if (!stood.ok()) return stood;
+  return stands_;
+}
+
 std::vector<GhostPlace> JobOperation::Places() const {
   std::vector<GhostPlace> places;
   for (int rank = 0; rank < record_.ranks(); ++rank) {
@@ -142,7 +153,20 @@ Status JobOperation::AwaitStands() {
   }
 }
 
+// Nothing makes a rank run here that runs elsewhere, or may.
+Json JobOperation::RefuseIfMoved() const {
+  if (request_.verb != JobRequest::Verb::kRestore && request_.verb != JobRequest::Verb::kResume)
+    return nullptr;
+  for (int rank = 0; rank < record_.ranks(); ++rank) {
+    std::string remedy, task = record_.TaskOf(rank);
+    Status here = RefuseMoved(task, place_.state_dir + "/tasks/" + task, &remedy);
+    if (!here.ok()) return Failed(here, remedy);
+  }
+  return nullptr;
+}
+
 Json JobOperation::RunLocked() {
+  if (Json moved = RefuseIfMoved(); !moved.is_null()) return moved;
   if (request_.verb == JobRequest::Verb::kRestore) return RestoreAll();
   if (request_.verb == JobRequest::Verb::kCancel) return CancelAll();
   return MoveAll();

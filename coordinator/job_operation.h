@@ -63,9 +63,13 @@ class JobOperation {
 
   // From start to end; see docs/jobs.md for the result.
   Json Run(const JobRequest& request);
+  // Where each rank stands when nothing works on it any more: for who finds a job whose coordinator is gone.
+  // kFailedPrecondition: another operation runs, or what a lost coordinator has left does not end.
+  Result<std::vector<RankStand>> AwaitRest();
 
  private:
   Json RunLocked();
+  Json RefuseIfMoved() const;
   Json GiveUpOperation();
   Json CancelAll();
   Json RestoreAll();

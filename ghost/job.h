@@ -86,6 +86,8 @@ class Job {
 
  private:
   Json RunOnce(const Request& request, Progress& progress, bool* newcomer);
+  // For who asks for the same again, also of another ghost.
+  void KeepResult(const std::string& operation, const Json& result);
   // Processes of the task that use devices.
   size_t MembersNow() const;
   // What exists only while an operation runs.

@@ -35,7 +35,20 @@ Json Job::Run(const Request& request, Progress& progress, Coordination* coordina
     Log(LogLevel::kInfo, "a process began to use devices during the operation, which starts over");
     result = RunOnce(request, progress, &newcomer);
   }
+  if (!request.operation.empty()) KeepResult(request.operation, result);
   return result;
+}
+
+void Job::KeepResult(const std::string& operation, const Json& result) {
+  TaskRecord record;
+  {
+    std::lock_guard lock(mutex_);
+    record_.last_operation = operation;
+    record_.last_result = result;
+    record = record_;
+  }
+  Status status = WriteTaskRecord(paths_, record);
+  if (!status.ok()) Log(LogLevel::kWarning, "status.json: " + status.ToString());
 }
 
 size_t Job::MembersNow() const {

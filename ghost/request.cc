@@ -9,6 +9,7 @@ namespace {
 
 constexpr const char* kVerbNames[] = {"status",  "pause",   "resume", "checkpoint",
                                       "restore", "migrate", "cancel"};
+constexpr size_t kMaxOperation = 128;
 constexpr uint64_t kMaxWaitMs = 24ull * 3600 * 1000;
 
 bool FindVerb(const std::string& name, Verb* verb) {
@@ -138,6 +139,7 @@ Result<Request> ParseRequest(std::string_view text) {
   std::string verb = fields.String("verb", 64);
   if (fields.ok() && !FindVerb(verb, &request.verb)) fields.Fail("has an unknown verb '" + verb + "'");
   if (fields.ok()) ReadVerbFields(fields, &request);
+  if (request.verb != Verb::kStatus) request.operation = fields.StringOr("operation", "", kMaxOperation);
   if (fields.ok() && json->contains("job") && request.verb != Verb::kStatus) ReadJob(fields, &request);
   Status status = fields.FinishStrictly();
   if (status.ok()) return request;

@@ -49,6 +49,7 @@ struct Request {
   std::vector<int> gpus;
   bool whole_task = true;  // of kCancel
   Duration grace = std::chrono::seconds(5);
+  std::string operation;       // what the sender knows this by; empty: nothing
   std::optional<JobRank> job;  // set: the sender is the job's coordinator and answers questions
   PauseProtocol pause_protocol = PauseProtocol::kCut;
   Duration patience = std::chrono::minutes(10);  // with questions that have no deadline of their own

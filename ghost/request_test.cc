@@ -44,6 +44,17 @@ TEST(RequestTest, EveryFieldIsRead) {
   EXPECT_EQ(checkpoint->snapshot_host_percent, 7u);
 }
 
+TEST(RequestTest, EachThatChangesSomethingMayHaveAnOperation) {
+  for (const char* verb : {"pause", "resume", "checkpoint", "restore", "cancel"}) {
+    Result<Request> request = ParseRequest("{\"operation\":\"op-1\",\"verb\":\"" + std::string(verb) + "\"}");
+    ASSERT_TRUE(request.ok()) << verb;
+    EXPECT_EQ(request->operation, "op-1");
+  }
+  EXPECT_FALSE(ParseRequest(R"({"verb":"status","operation":"op-1"})").ok());
+  EXPECT_FALSE(ParseRequest(R"({"verb":"pause","operation":7})").ok());
+  EXPECT_FALSE(ParseRequest(R"({"verb":"pause","operation":")" + std::string(129, 'x') + R"("})").ok());
+}
+
 TEST(RequestTest, ACoordinatorNamesTheRank) {
   Result<Request> pause = ParseRequest(
       R"({"verb":"pause","job":{"name":"j","rank":1,"ranks":2},"pause_protocol":"timeout","patience_ms":7})");

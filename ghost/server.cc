@@ -165,6 +165,8 @@ void Server::HandleRequest(Client& client, uint64_t request_id, Request request)
   } else if (verb == Verb::kStatus) {
     answer.fields = StatusFields();
     Post(client.id, request_id, kResult, ResultJson("status", Status(), answer));
+  } else if (HandleKnown(asked)) {
+    return;
   } else if (verb == Verb::kCancel) {
     HandleCancel(asked);
   } else if (running_) {
@@ -175,6 +177,27 @@ void Server::HandleRequest(Client& client, uint64_t request_id, Request request)
   } else {
     Start(std::move(asked));
   }
+}
+
+// A client that lost its connection, or was killed, asks for the same operation again: it is carried out
+// once.
+bool Server::HandleKnown(const Asked& asked) {
+  const std::string& operation = asked.request.operation;
+  if (operation.empty()) return false;
+  if (running_ && running_->request.operation == operation) {
+    running_->client = asked.client;
+    running_->request_id = asked.request_id;
+    Post(asked.client, asked.request_id, kEvent, {{"phase", "begin"}, {"done", 0}, {"total", 0}});
+    return true;
+  }
+  if (queued_ && queued_->request.operation == operation) {
+    queued_ = asked;
+    return true;
+  }
+  TaskRecord record = job_.record();
+  if (record.last_operation != operation) return false;
+  Post(asked.client, asked.request_id, kResult, record.last_result);
+  return true;
 }
 
 // An answer that comes when nobody waits for it any more is nobody's fault.
@@ -230,8 +253,7 @@ void Server::Start(Asked asked) {
   Flush();
   worker_ = std::thread([this, asked = std::move(asked), meeting = meeting_.get()] {
     Progress progress([&](const Progress::Report& report) {
-      Post(asked.client, asked.request_id, kEvent,
-           {{"phase", report.phase}, {"done", report.done}, {"total", report.total}});
+      Post(0, 0, kEvent, {{"phase", report.phase}, {"done", report.done}, {"total", report.total}});
     });
     Json result = job_.Run(asked.request, progress, meeting);
     std::lock_guard lock(mutex_);
@@ -284,6 +306,10 @@ void Server::Flush() {
     all.swap(posted_);
   }
   for (Posted& posted : all) {
+    if (posted.client == 0 && running_) {
+      posted.client = running_->client;
+      posted.message.request_id = running_->request_id;
+    }
     bool sent = SendTo(FindClient(posted.client), std::move(posted.message));
     if (sent && posted.question != 0 && meeting_) meeting_->Sent(posted.question);
   }
@@ -315,6 +341,7 @@ Json Server::StatusFields() {
   if (const std::optional<JobRank>& rank = job_.rank(); rank)
     fields["job"] = {{"name", rank->job}, {"rank", rank->rank}, {"ranks", rank->ranks}};
   fields["operation"] = running_ ? VerbName(running_->request.verb) : "";
+  fields["operation_id"] = running_ ? running_->request.operation : "";
   fields["members"] = running_ ? Json::array() : job_.MemberStatus();
   return fields;
 }

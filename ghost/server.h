@@ -41,7 +41,7 @@ class Server {
     Request request;
   };
   struct Posted {
-    uint64_t client = 0;
+    uint64_t client = 0;  // 0: whoever waits for the operation that runs
     Message message;
     uint32_t question = 0;  // its number, of a question
   };
@@ -54,6 +54,7 @@ class Server {
   void Handle(Client& client, Message message);
   void HandleRequest(Client& client, uint64_t request_id, Request request);
   void HandleAnswer(Client& client, const Message& message);
+  bool HandleKnown(const Asked& asked);
   void HandleCancel(const Asked& asked);
   void Start(Asked asked);
   std::unique_ptr<RemoteCoordination> Meet(const Asked& asked);

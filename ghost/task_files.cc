@@ -74,20 +74,26 @@ TaskRecord ReadTaskRecord(const TaskPaths& paths) {
   record.ghost_pid = static_cast<pid_t>(fields.NumberOr("ghost_pid", 0, kMaxPid));
   record.error = fields.StringOr("error", "", 1 << 16);
   record.gpus = fields.Ordinals("gpus", true);
+  record.last_operation = fields.StringOr("last_operation", "", 255);
+  if (!record.last_operation.empty()) record.last_result = fields.Object("last_result");
   return fields.ok() ? record : TaskRecord();
 }
 
 Json RecordJson(const TaskRecord& record) {
-  return {{"version", 1},
-          {"state", record.state},
-          {"residency", record.residency},
-          {"since", record.since},
-          {"device_bytes", record.device_bytes},
-          {"last_image", record.last_image},
-          {"ended_by", record.ended_by},
-          {"ghost_pid", record.ghost_pid},
-          {"error", record.error},
-          {"gpus", record.gpus}};
+  Json json = {{"version", 1},
+               {"state", record.state},
+               {"residency", record.residency},
+               {"since", record.since},
+               {"device_bytes", record.device_bytes},
+               {"last_image", record.last_image},
+               {"ended_by", record.ended_by},
+               {"ghost_pid", record.ghost_pid},
+               {"error", record.error},
+               {"gpus", record.gpus}};
+  if (record.last_operation.empty()) return json;
+  json["last_operation"] = record.last_operation;
+  json["last_result"] = record.last_result;
+  return json;
 }
 
 Status WriteTaskRecord(const TaskPaths& paths, const TaskRecord& record) {

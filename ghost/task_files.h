@@ -55,6 +55,8 @@ struct TaskRecord {
   pid_t ghost_pid = 0;
   std::string error;
   std::vector<int> gpus;
+  std::string last_operation;  // of the last request that had one
+  Json last_result;            // of that one; null: none
 };
 // A fresh record when there is no status.json, or none that can be read: it is a report, nothing depends on
 // it.

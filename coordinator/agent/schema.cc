@@ -1,5 +1,8 @@
+#include "coordinator/agent/audit.h"
 #include "coordinator/agent/database.h"
+#include "coordinator/agent/handover_table.h"
 #include "coordinator/agent/operation_table.h"
+#include "coordinator/agent/schedule_table.h"
 
 namespace stasis {
 namespace {
@@ -16,7 +19,7 @@ INSERT INTO meta (key, value) VALUES ('agent_id', lower(hex(randomblob(16))));
 }  // namespace
 
 const std::vector<std::string>& SchemaSteps() {
-  static const std::vector<std::string> steps = {kMeta, kOperationsSchema};
+  static const std::vector<std::string> steps = {kMeta, kOperationsSchema, kHandOverSchema, kScheduleSchema, kAuditSchema};
   return steps;
 }
 

@@ -75,6 +75,15 @@ sigset_t WaitedSignals() {
   return set;
 }
 
+// exit.json will say how a process ended that has never been the program.
+void MarkUnstarted(const char* exit_file) {
+  char path[PATH_MAX];
+  int length = snprintf(path, sizeof path, "%s%s", exit_file, stasis::kUnstartedSuffix);
+  if (length < 0 || static_cast<size_t>(length) >= sizeof path) return;
+  int file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (file >= 0) close(file);
+}
+
 [[noreturn]] void BecomeProgram(const Arguments& arguments) {
   setpgid(0, 0);
   if (arguments.folder[0] != 0 && chdir(arguments.folder) != 0) {
@@ -86,12 +95,18 @@ sigset_t WaitedSignals() {
   ssize_t got;
   do got = recv(arguments.control, &go, 1, 0);
   while (got < 0 && errno == EINTR);
-  if (got != 1) _exit(kCannotStart);
+  if (got != 1) {
+    MarkUnstarted(arguments.exit_file);
+    _exit(kCannotStart);
+  }
   signal(SIGPIPE, SIG_DFL);  // the launcher ignores it for itself
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   execv(arguments.executable, arguments.argv);
+  int error = errno;
+  MarkUnstarted(arguments.exit_file);
+  errno = error;
   Report(arguments.control, InitReportKind::kExecFailed, errno);
   _exit(kCannotStart);
 }

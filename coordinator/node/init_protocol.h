@@ -35,6 +35,9 @@ static_assert(sizeof(InitReport) == 8);
 // folder, or empty for the present one: what leads into another mount namespace leaves that.
 inline constexpr int kInitFixedArguments = 6;
 
+// EXIT_FILE with this is an empty file that says: the program was never executed.
+inline constexpr char kUnstartedSuffix[] = ".unstarted";
+
 }  // namespace stasis
 
 #endif  // COORDINATOR_NODE_INIT_PROTOCOL_H_

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 
 #include "coordinator/node/init_protocol.h"
 #include "coordinator/node/subprocess.h"
@@ -61,13 +62,19 @@ Result<Fd> OpenLog(const std::string& path) {
   return log;
 }
 
+// "": where this process is already, be it by a path that leads nowhere any more.
+std::string FolderToEnter(const LaunchOptions& options) {
+  std::error_code error;
+  bool here = options.through.empty() && std::filesystem::current_path(error) == options.folder;
+  return here ? "" : options.folder;
+}
+
 Result<pid_t> SpawnInit(const TaskPaths& paths, const LaunchOptions& options, int log, int control) {
   SubprocessOptions command;
   command.argv = options.through;
   for (const std::string& argument :
        {options.init, std::to_string(kControlFd), std::string(options.namespaces ? "1" : "0"),
-        paths.File("exit.json"), options.through.empty() ? std::string() : options.folder,
-        options.executable}) {
+        paths.File("exit.json"), FolderToEnter(options), options.executable}) {
     command.argv.push_back(argument);
   }
   command.argv.insert(command.argv.end(), options.argv.begin(), options.argv.end());

@@ -17,7 +17,7 @@ struct LaunchOptions {
   std::string executable;  // absolute
   std::vector<std::string> argv;
   std::vector<std::string> environment;
-  std::string folder;  // the program's working folder, where `through` leads to another than this one
+  std::string folder;  // the program's working folder
   // What leads into the place where it is to run, before stasis-init; [0] is absolute. Empty: here.
   std::vector<std::string> through;
   bool namespaces = false;  // PID and time namespaces; needs CAP_SYS_ADMIN

@@ -58,6 +58,7 @@ Status WriteTaskFile(const TaskStart& start, const TaskPlan& plan) {
                {"managed", plan.spec.managed},
                {"pid_namespace", plan.namespaces},
                {"log", start.paths.File("output.log")}};
+  if (!plan.spec.operation.empty()) task["operation"] = plan.spec.operation;
   if (start.rank) {
     task["job"] = start.rank->place.job;
     task["rank"] = start.rank->place.rank;

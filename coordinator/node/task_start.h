@@ -23,6 +23,7 @@ struct RunSpec {
   std::string strategy = "auto";
   std::string managed = "refuse";
   std::vector<int> gpus;  // physical ordinals; empty: all
+  std::string operation;  // kept in task.json: what whoever starts it knows this start by; may be empty
 };
 
 // What is decided before anything of the task exists.

@@ -1,0 +1,209 @@
+#include "coordinator/agent/kind_ghost.h"
+
+#include <gtest/gtest.h>
+
+#include "coordinator/agent/kinds.h"
+#include "coordinator/agent/live_operation.h"
+#include "coordinator/job_record.h"
+#include "coordinator/node/testing.h"
+#include "coordinator/testing.h"
+
+namespace stasis {
+namespace {
+
+class FakeContext final : public OperationContext {
+ public:
+  FakeContext(std::string job, std::string request) : job_(std::move(job)), request_(std::move(request)) {}
+  const std::string& id() const override { return id_; }
+  const std::string& token() const override { return id_; }
+  std::string job() const override { return job_; }
+  const Actor& actor() const override { return actor_; }
+  const std::string& request() const override { return request_; }
+  Interrupt& interrupt() override { return interrupt_; }
+  void SetJob(const std::string& name) override { job_ = name; }
+  void Progress(const std::string&, uint64_t, uint64_t) override {}
+  void Note(const std::string&) override {}
+  uint32_t BeginSpan(std::string_view, uint32_t, std::string_view) override { return 0; }
+  void EndSpan(uint32_t, uint64_t) override {}
+  void TakeEvent(const std::string&, const Json&) override { events++; }
+  Status Remember(const Json& state) override {
+    remembered_ = state;
+    return Status();
+  }
+  Json remembered() const override { return remembered_; }
+
+  std::atomic<int> events{0};
+
+ private:
+  const std::string id_ = "op-000001-1";
+  std::string job_;
+  const std::string request_;
+  const Actor actor_{"test", Role::kOperator};
+  OperationInterrupt interrupt_;
+  Json remembered_ = Json::object();
+};
+
+// Ranks whose coordinator was killed, as they have come to rest; what the next agent makes of them.
+class JobRecoveryTest : public testing::Test {
+ protected:
+  static constexpr int kRanks = 3;
+
+  JobRecoveryTest() {
+    Site site;
+    site.folders = {folder_.File("state"), folder_.File("run")};
+    site.files.ghost = folder_.File("no-ghost");
+    state_ = site.folders.state;
+    record_.name = "job";
+    record_.argv = {"./train"};
+    record_.nodes.resize(1);
+    record_.nodes[0].name = "here";
+    record_.nodes[0].ranks = kRanks;
+    EXPECT_TRUE(WriteJobRecord(state_, record_).ok());
+    for (int rank = 0; rank < kRanks; ++rank)
+      ranks_.push_back(std::make_unique<FakeRank>(state_, site.folders.run, record_.TaskOf(rank)));
+    KindOptions options;
+    options.site = site;
+    kinds_ = MakeKinds(std::move(options));
+  }
+
+  void Stand(std::initializer_list<const char*> phases) {
+    size_t rank = 0;
+    for (const char* phase : phases) ranks_[rank++]->set_phase(phase);
+  }
+  void ExpectAll(const std::string& phase) {
+    for (auto& rank : ranks_) EXPECT_EQ(rank->phase(), phase);
+  }
+  std::vector<std::string> VerbsOf(int rank) {
+    std::vector<std::string> verbs;
+    for (const Json& request : ranks_[static_cast<size_t>(rank)]->requests())
+      verbs.push_back(request["verb"]);
+    return verbs;
+  }
+  void WriteImage(const std::string& id) {
+    EXPECT_TRUE(WriteJobImage(state_, "job", {id, 1, {kRanks, "000001"}}).ok());
+  }
+  template <typename Message>
+  Json Recover(const std::string& verb, Message request, const Json& before) {
+    request.set_job("job");
+    FakeContext context("job", request.SerializeAsString());
+    EXPECT_TRUE(context.Remember(before).ok());
+    return kinds_.at(verb)->Recover(context);
+  }
+  const Json running_ = {{"image", ""}, {"paused", false}}, paused_ = {{"image", ""}, {"paused", true}};
+
+  TempFolder folder_;
+  std::string state_;
+  JobRecord record_;
+  std::vector<std::unique_ptr<FakeRank>> ranks_;
+  Operations::Kinds kinds_;
+};
+
+TEST_F(JobRecoveryTest, APauseThatCameToItsEndIsOne) {
+  Stand({"held", "held", "held"});
+  Json result = Recover("pause", v1::PauseRequest(), running_);
+  EXPECT_EQ(result["ok"], true) << result.dump(2);
+  ExpectAll("held");
+}
+
+TEST_F(JobRecoveryTest, APauseThatDidNotIsRolledBack) {
+  Stand({"running", "running", "running"});
+  Json result = Recover("pause", v1::PauseRequest(), running_);
+  EXPECT_EQ(result["ok"], false);
+  EXPECT_EQ(result["left"], "rolled-back");
+  EXPECT_EQ(VerbsOf(0), std::vector<std::string>());
+}
+
+TEST_F(JobRecoveryTest, RanksInDoubtAreLetGo) {
+  Stand({"running", "drained", "drained"});
+  Json result = Recover("checkpoint", v1::CheckpointRequest(), running_);
+  EXPECT_EQ(result["left"], "rolled-back") << result.dump(2);
+  ExpectAll("running");
+  EXPECT_EQ(ranks_[1]->requests()[0]["in_doubt"], "go-on");
+}
+
+TEST_F(JobRecoveryTest, RanksThatWentOnToPausedRunAgain) {
+  Stand({"held", "held", "drained"});
+  Json result = Recover("checkpoint", v1::CheckpointRequest(), running_);
+  EXPECT_EQ(result["left"], "rolled-back") << result.dump(2);
+  ExpectAll("running");
+}
+
+TEST_F(JobRecoveryTest, ACheckpointWhoseImageIsThereHasSucceeded) {
+  WriteImage("000001");
+  Stand({"running", "running", "running"});
+  Json result = Recover("checkpoint", v1::CheckpointRequest(), running_);
+  EXPECT_EQ(result["ok"], true) << result.dump(2);
+  EXPECT_EQ(result["image"], "000001");
+  Json before = running_;
+  before["image"] = "000001";
+  EXPECT_EQ(Recover("checkpoint", v1::CheckpointRequest(), before)["ok"], false);
+}
+
+TEST_F(JobRecoveryTest, ACheckpointOfAPausedJobLeavesItPaused) {
+  Stand({"held", "held", "held"});
+  Json result = Recover("checkpoint", v1::CheckpointRequest(), paused_);
+  EXPECT_EQ(result["left"], "rolled-back");
+  ExpectAll("held");
+}
+
+TEST_F(JobRecoveryTest, WhatWasToStopStopsOnceItsImageIsThere) {
+  WriteImage("000001");
+  Stand({"absent", "held", "held"});
+  v1::CheckpointRequest request;
+  request.set_stop(true);
+  Json result = Recover("checkpoint", request, running_);
+  EXPECT_EQ(result["ok"], true) << result.dump(2);
+  EXPECT_EQ(result["image"], "000001");
+  EXPECT_EQ(result["stopped"], true);
+  EXPECT_EQ(VerbsOf(0), std::vector<std::string>());
+  EXPECT_EQ(VerbsOf(1), std::vector<std::string>{"cancel"});
+}
+
+TEST_F(JobRecoveryTest, AResumeIsCarriedOn) {
+  Stand({"running", "held", "held"});
+  Json result = Recover("resume", v1::ResumeRequest(), paused_);
+  EXPECT_EQ(result["ok"], true) << result.dump(2);
+  ExpectAll("running");
+  EXPECT_EQ(Recover("resume", v1::ResumeRequest(), paused_)["ok"], true);
+}
+
+TEST_F(JobRecoveryTest, ARankThatHasEndedIsToldOf) {
+  Stand({"absent", "held", "held"});
+  Json result = Recover("pause", v1::PauseRequest(), running_);
+  EXPECT_EQ(result["ok"], false);
+  EXPECT_EQ(result["left"], "lost") << result.dump(2);
+}
+
+TEST_F(JobRecoveryTest, ACancelIsCarriedOn) {
+  Stand({"absent", "running", "running"});
+  Json result = Recover("cancel", v1::CancelRequest(), running_);
+  EXPECT_EQ(result["ok"], true) << result.dump(2);
+  EXPECT_EQ(VerbsOf(1), std::vector<std::string>{"cancel"});
+}
+
+TEST_F(JobRecoveryTest, WhatHadNotBegunIsCarriedOut) {
+  Json result = Recover("pause", v1::PauseRequest(), Json::object());
+  EXPECT_EQ(result["ok"], true) << result.dump(2);
+  ExpectAll("held");
+}
+
+TEST_F(JobRecoveryTest, MigrationsToOtherNodesNeedWhatCarriesThemOut) {
+  v1::MigrateRequest request;
+  request.set_node("node:7443");
+  Json result = Recover("migrate", request, running_);
+  EXPECT_EQ(result["code"], "UNSUPPORTED");
+}
+
+TEST_F(JobRecoveryTest, ARequestThatCannotBeReadIsRefused) {
+  for (const auto& [verb, kind] : kinds_) {
+    FakeContext context("job", "\xff\xff");
+    EXPECT_EQ(kind->Carry(context)["ok"], false) << verb;
+  }
+  FakeContext context("../job", v1::PauseRequest().SerializeAsString());
+  EXPECT_EQ(kinds_.at("pause")->Carry(context)["code"], "INVALID_ARGUMENT");
+  FakeContext none("nobody", v1::PauseRequest().SerializeAsString());
+  EXPECT_EQ(kinds_.at("pause")->Carry(none)["code"], "NOT_FOUND");
+}
+
+}  // namespace
+}  // namespace stasis
