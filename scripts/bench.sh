@@ -4,7 +4,7 @@
 
 . "$STASIS_ROOT/scripts/lib/criu.sh"
 
-NAMES="softgpu overhead pause store image libs sched multirank migrate"
+NAMES="softgpu overhead pause store image libs sched multirank migrate agent"
 case "${1:-}" in
   -h|--help|"")
     cat <<HELP
@@ -26,6 +26,8 @@ usage: scripts/bench.sh NAME   (one of: $NAMES all)
             beside as many tasks that know nothing of each other
   migrate   moving a job between nodes with and without pre-copy, for several sizes (STASIS_BENCH_PROGRAMS) and bandwidths
             (STASIS_BENCH_MBITS), beside a checkpoint on a shared disk and beside the program's own checkpoint
+  agent     stasisd with 200 tasks, 1,000 Watch streams and 500 calls a second for a minute, beside an empty gRPC server: how
+            long calls take, and memory
 Alternates what it compares, reports medians and spreads, and writes build/bench/NAME.json.
 HELP
     [ $# -gt 0 ] && exit 0 || exit 2 ;;
@@ -53,6 +55,8 @@ targets_of() {
       sample_ddp_train ;;
     migrate) echo stasis_shim stasis stasis-init stasis-ghost stasisd softgpud softgpu-smi softgpu_cuda softgpu_cudart \
       sample_mlp_train ;;
+    agent) echo stasis_shim stasis stasis-init stasis-ghost stasisd softgpud softgpu-smi softgpu_cuda softgpu_cudart \
+      program_idle agent_load ;;
   esac
 }
 
