@@ -75,6 +75,8 @@ class WatchingRegistry final : public Registry {
   std::string JobsFolder() const { return folders_.state + "/jobs"; }
   std::set<std::string> EveryName() const;
   Status WatchFoldersOf(const std::string& name);
+  v1::Job WithManaged(v1::Job job);
+  void Forget(const std::string& name);
   void Serve();
   std::set<std::string> TakeEvents();
   void NoteEvent(const NodeWatch::Event& event, std::set<std::string>* names);
@@ -90,6 +92,7 @@ class WatchingRegistry final : public Registry {
   mutable std::mutex reading_mutex_;
   std::map<std::string, std::set<std::string>> ranks_of_;  // tasks that are, or were, of a job; by job
   std::set<std::string> unwatched_;
+  std::set<std::string> managed_;  // tasks that have been seen to make a control socket
 };
 
 // Names of everything on record, ranks' tasks among them, and of what is on the board.
@@ -114,6 +117,24 @@ Status WatchingRegistry::WatchFoldersOf(const std::string& name) {
   return Status();
 }
 
+// A program that ends takes its socket away with it, and may have had it for a moment only.
+v1::Job WatchingRegistry::WithManaged(v1::Job job) {
+  for (v1::Rank& rank : *job.mutable_ranks()) {
+    if (rank.managed()) managed_.insert(rank.task());
+    rank.set_managed(managed_.count(rank.task()) != 0);
+  }
+  return job;
+}
+
+void WatchingRegistry::Forget(const std::string& name) {
+  if (auto ranks = ranks_of_.find(name); ranks != ranks_of_.end()) {
+    for (const std::string& task : ranks->second) managed_.erase(task);
+  }
+  // The task of a rank is no job, and goes with its job.
+  if (!Exists(TaskPaths(folders_, name).folder)) managed_.erase(name);
+  board_.Remove(name);
+}
+
 void WatchingRegistry::Refresh(const std::string& name) {
   if (!CheckTaskName(name).ok()) return;
   std::lock_guard lock(reading_mutex_);
@@ -127,9 +148,9 @@ void WatchingRegistry::Refresh(const std::string& name) {
   else
     unwatched_.insert(name);
   if (reading.ok())
-    board_.Put(std::move(reading->job));
+    board_.Put(WithManaged(std::move(reading->job)));
   else if (reading.status().code() == StatusCode::kNotFound)
-    board_.Remove(name);
+    Forget(name);
   else
     board_.PutNote(name, reading.status().ToString());
 }
@@ -161,6 +182,7 @@ std::set<std::string> WatchingRegistry::Unwatched() const {
 
 void WatchingRegistry::NoteEvent(const NodeWatch::Event& event, std::set<std::string>* names) {
   if (event.place == Place::kTask && !IsTaskFile(event.file)) return;
+  if (event.place == Place::kControl && event.file.ends_with(".sock")) managed_.insert(event.owner);
   std::string name = event.owner.empty() ? event.file : event.owner;
   names->insert(name);
   for (const auto& [job, ranks] : ranks_of_) {
