@@ -58,7 +58,7 @@ run_preset() {
   cd "$STASIS_ROOT/build/$preset"
   case "$preset" in
     asan) ctest --output-on-failure -j"$JOBS" -L unit ;;
-    tsan) ctest --output-on-failure -j"$JOBS" -L unit -LE fuzz-corpus ;;
+    tsan) ctest --output-on-failure -j"$JOBS" -L unit -LE "fuzz-corpus|rpc" ;;
     fuzz) ctest --output-on-failure -j"$JOBS" -L "unit|fuzz" ;;
     release) run_release ;;
   esac

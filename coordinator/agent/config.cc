@@ -39,6 +39,7 @@ Environment:
 struct Texts {
   std::vector<std::string> listen;
   std::string peer_address, metrics, log_level = "info", patience = "30s";
+  double mtbf_hours = 0;
 };
 
 std::string HostName() {
@@ -69,6 +70,7 @@ Status Interpret(const Texts& texts, const Folders& folders, AgentConfig* config
   config->metrics = texts.metrics;
   config->log_level = LogLevelByName(texts.log_level).value_or(LogLevel::kInfo);
   ASSIGN_OR_RETURN(config->patience, ParseDuration(texts.patience));
+  config->mtbf_ms = texts.mtbf_hours * 3600 * 1000;
   if (config->node_name.empty()) config->node_name = HostName();
   bool plain = config->node_name.size() <= kMaxNodeName &&
                std::all_of(config->node_name.begin(), config->node_name.end(),

@@ -19,6 +19,7 @@ struct AgentConfig {
   std::string metrics;  // host:port; "": none
   std::string node_name;
   LogLevel log_level = LogLevel::kInfo;
+  double mtbf_ms = 0;   // mean time between failures of this node; 0: not known
   Duration patience{};  // of a shutdown, for operations that run
 };
 

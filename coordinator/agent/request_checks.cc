@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <initializer_list>
+#include <iterator>
 #include <set>
 #include <string>
 #include <string_view>
 
-#include "coordinator/job_record.h"
+#include "coordinator/job_json.h"
 #include "coordinator/node/image_names.h"
 #include "coordinator/node/layout.h"
 #include "coordinator/node/values.h"
@@ -204,6 +206,14 @@ Status CheckRequest(const v1::CancelRequest& request) {
 Status CheckRequest(const v1::RemoveRequest& request) {
   RETURN_IF_ERROR(CheckChange(request.change()));
   return CheckTaskName(request.job());
+}
+
+Status CheckRequest(const v1::SignalRequest& request) {
+  RETURN_IF_ERROR(CheckTaskName(request.job()));
+  constexpr int kPassedOn[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGKILL};
+  if (std::find(std::begin(kPassedOn), std::end(kPassedOn), request.signal()) != std::end(kPassedOn))
+    return Status();
+  return Bad("signal is " + std::to_string(request.signal()) + ", which is not passed on");
 }
 
 Status CheckRequest(const v1::GetOperationRequest& request) { return CheckOperationId(request.id()); }

@@ -30,6 +30,7 @@ Status CheckRequest(const v1::RestoreRequest& request);
 Status CheckRequest(const v1::MigrateRequest& request);
 Status CheckRequest(const v1::CancelRequest& request);
 Status CheckRequest(const v1::RemoveRequest& request);
+Status CheckRequest(const v1::SignalRequest& request);
 Status CheckRequest(const v1::GetOperationRequest& request);
 Status CheckRequest(const v1::ListOperationsRequest& request);
 Status CheckRequest(const v1::WatchOperationRequest& request);

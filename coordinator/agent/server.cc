@@ -5,8 +5,7 @@
 
 #include <chrono>
 #include <list>
-
-#include "coordinator/agent/log.h"
+#include <utility>
 
 namespace stasis {
 namespace {
@@ -25,40 +24,35 @@ void Limit(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
 }
 
-void TellRefused(const Status& why) {
-  Log(LogLevel::kWarning, "door", "a client was turned away",
-      {{"code", StatusCodeName(why.code())}, {"why", std::string(why.message())}});
-}
-
 }  // namespace
 
-Result<std::unique_ptr<AgentServer>> AgentServer::Start(const std::vector<Endpoint>& endpoints,
-                                                        const TlsFiles& tls, Doors& doors,
-                                                        const std::vector<grpc::Service*>& services) {
+Result<std::unique_ptr<AgentServer>> AgentServer::Start(Options options, Doors& doors) {
   std::unique_ptr<AgentServer> server(new AgentServer(doors));
   grpc::ServerBuilder builder;
   Limit(builder);
   std::list<std::pair<Endpoint, int>> ports;  // told by BuildAndStart
-  for (const Endpoint& endpoint : endpoints) {
-    if (IsClear(endpoint, tls)) continue;
-    ASSIGN_OR_RETURN(auto credentials, ServerCredentialsFor(endpoint, tls));
+  for (const Endpoint& endpoint : options.endpoints) {
+    if (IsClear(endpoint, options.tls)) continue;
+    ASSIGN_OR_RETURN(auto credentials, ServerCredentialsFor(endpoint, options.tls));
     ports.emplace_back(endpoint, 0);
     builder.AddListeningPort(endpoint.Target(), credentials, &ports.back().second);
   }
-  for (grpc::Service* service : services) builder.RegisterService(service);
+  for (grpc::Service* service : options.services) builder.RegisterService(service);
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> observers;
+  if (options.observer != nullptr) observers.push_back(std::move(options.observer));
+  builder.experimental().SetInterceptorCreators(std::move(observers));
   server->server_ = builder.BuildAndStart();
   for (auto& [endpoint, port] : ports) {
-    if (server->server_ != nullptr && port != 0) {
-      endpoint.port = port;
-      server->endpoints_.push_back(endpoint);
-      continue;
+    if (server->server_ == nullptr || port == 0) {
+      return Status(StatusCode::kAlreadyExists, "cannot listen on " + endpoint.Target());
     }
-    return Status(StatusCode::kAlreadyExists, "cannot listen on " + endpoint.Target());
+    endpoint.port = port;
+    server->endpoints_.push_back(endpoint);
   }
   if (server->server_ == nullptr) return Status(StatusCode::kInternal, "gRPC does not start");
   for (const Endpoint& endpoint : doors.endpoints()) server->endpoints_.push_back(endpoint);
   grpc::Server* raw = server->server_.get();
-  RETURN_IF_ERROR(doors.Begin([raw](int fd) { grpc::AddInsecureChannelFromFd(raw, fd); }, TellRefused));
+  RETURN_IF_ERROR(doors.Begin([raw](int fd) { grpc::AddInsecureChannelFromFd(raw, fd); }, options.refused));
   return server;
 }
 

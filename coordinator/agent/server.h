@@ -3,6 +3,7 @@
 #define COORDINATOR_AGENT_SERVER_H_
 
 #include <grpcpp/server.h>
+#include <grpcpp/support/server_interceptor.h>
 
 #include <memory>
 #include <string>
@@ -22,10 +23,17 @@ class AgentServer {
     return endpoint.unix_socket || tls.empty();
   }
 
-  // Serves `services` on `endpoints`, those in the clear through `doors`. All outlive the object.
-  static Result<std::unique_ptr<AgentServer>> Start(const std::vector<Endpoint>& endpoints,
-                                                    const TlsFiles& tls, Doors& doors,
-                                                    const std::vector<grpc::Service*>& services);
+  struct Options {
+    std::vector<Endpoint> endpoints;
+    TlsFiles tls;
+    std::vector<grpc::Service*> services;  // outlive the object
+    // Sees every call; may be null.
+    std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> observer;
+    // Told of clients in the clear that were turned away.
+    Doors::Refused refused;
+  };
+  // Those endpoints that are in the clear are served through `doors`, which outlives the object.
+  static Result<std::unique_ptr<AgentServer>> Start(Options options, Doors& doors);
   ~AgentServer();
 
   // With the ports that were taken.

@@ -1,0 +1,136 @@
+#include "coordinator/agent/agent.h"
+
+#include <utility>
+
+#include "coordinator/agent/call_observer.h"
+#include "coordinator/agent/kinds.h"
+#include "coordinator/agent/log.h"
+#include "coordinator/agent/migration.h"
+#include "coordinator/agent/peer_link.h"
+
+namespace stasis {
+namespace {
+
+constexpr int kReaders = 4, kWriters = 4;
+constexpr size_t kMostWaiting = 1024;
+// For answers that are on their way when everything else has ended.
+constexpr auto kLastAnswers = std::chrono::seconds(2);
+
+}  // namespace
+
+Result<std::unique_ptr<Agent>> Agent::Start(const AgentConfig& config, const Site& site) {
+  std::unique_ptr<Agent> agent(new Agent(config, site));
+  RETURN_IF_ERROR(agent->Begin());
+  return agent;
+}
+
+Status Agent::Begin() {
+  RETURN_IF_ERROR(BeginState());
+  RETURN_IF_ERROR(BeginOperations());
+  RETURN_IF_ERROR(BeginServer());
+  if (config_.metrics.empty()) return Status();
+  ASSIGN_OR_RETURN(metrics_address_, metrics_.Serve(config_.metrics));
+  return Status();
+}
+
+Status Agent::BeginState() {
+  ASSIGN_OR_RETURN(database_, Database::Open(site_.folders.state + "/agent.db"));
+  audit_ = std::make_unique<Audit>(*database_);
+  ASSIGN_OR_RETURN(fence_, Fence::Load(*database_));
+  std::vector<Endpoint> clear;
+  for (const Endpoint& endpoint : config_.listen) {
+    if (AgentServer::IsClear(endpoint, config_.tls)) clear.push_back(endpoint);
+  }
+  ASSIGN_OR_RETURN(doors_, Doors::Open(clear));
+  gate_.emplace(*doors_);
+  ASSIGN_OR_RETURN(registry_, Registry::Start(site_));
+  ASSIGN_OR_RETURN(std::vector<DbRow> id, database_->Query("SELECT value FROM meta WHERE key = 'agent_id'"));
+  if (id.size() != 1) return Status(StatusCode::kCorrupt, "the agent's database does not say whose it is");
+  node_.emplace(site_, config_.node_name, config_.peer_address, id[0].Text(0));
+  return Status();
+}
+
+Operations::Kinds Agent::MakeOperationKinds() {
+  KindOptions options;
+  options.site = site_;
+  v1::NodeInfo info = node_->Info();
+  options.node_migration =
+      MakeNodeMigration({site_, registry_.get(), info.name(), info.agent_id(),
+                         [this](const std::string& node) -> Result<std::unique_ptr<PeerLink>> {
+                           ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(node));
+                           return ConnectPeer(endpoint, config_.tls);
+                         }});
+  options.set_schedule = [this](const std::string& job, const v1::Schedule& schedule, const Actor&) {
+    v1::Schedule wanted = schedule;
+    wanted.set_job(job);
+    return schedules_.Set(wanted).status();
+  };
+  MigrationOptions migration;
+  migration.site = site_;
+  migration.registry = registry_.get();
+  migration.node = node_->Info().name();
+  migration.agent_id = node_->Info().agent_id();
+  migration.connect = [tls = config_.tls](const std::string& node) -> Result<std::unique_ptr<PeerLink>> {
+    ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(node));
+    return ConnectPeer(endpoint, tls);
+  };
+  options.node_migration = MakeNodeMigration(std::move(migration));
+  return MakeKinds(std::move(options));
+}
+
+Status Agent::BeginOperations() {
+  ASSIGN_OR_RETURN(operations_, Operations::Start(*database_, *registry_, MakeOperationKinds()));
+  counted_ = operations_->Subscribe(
+      "", [this](const v1::Operation& operation) { metrics_.OperationChanged(operation); });
+  ScheduleOptions options;
+  options.folders = site_.folders;
+  options.default_mtbf_ms = config_.mtbf_ms;
+  ASSIGN_OR_RETURN(std::unique_ptr<Schedules> schedules,
+                   Schedules::Start(*database_, *registry_, *operations_, options));
+  schedules_.Fill(std::move(schedules));
+  ASSIGN_OR_RETURN(incoming_, Incoming::Start(site_, *database_, *registry_));
+  return Status();
+}
+
+Status Agent::BeginServer() {
+  readers_.emplace(kReaders, kMostWaiting);
+  writers_.emplace(kWriters, kMostWaiting);
+  watches_.emplace(*registry_);
+  ASSIGN_OR_RETURN(logs_, LogHub::Start(site_, *registry_, *readers_));
+  service_.emplace(AgentParts{site_, &*gate_, audit_.get(), fence_.get(), registry_.get(), operations_.get(),
+                              &schedules_, &*node_, &*watches_, logs_.get(), &*readers_, &*writers_});
+  v1::NodeInfo info = node_->Info();
+  v1::HelloReply hello;
+  hello.set_api(info.api());
+  hello.set_agent_id(info.agent_id());
+  hello.set_node(info.name());
+  hello.set_version(info.version());
+  peers_.emplace(*gate_, *incoming_, std::move(hello));
+  AgentServer::Options options;
+  options.endpoints = config_.listen;
+  options.tls = config_.tls;
+  options.services = {&*service_, &*peers_};
+  options.observer = std::make_unique<CallObserver>(*gate_, *audit_, metrics_);
+  options.refused = [this](const Status& why) {
+    metrics_.TurnedAway();
+    audit_->Record({"", "", "", "connect", "", "", why});
+  };
+  ASSIGN_OR_RETURN(server_, AgentServer::Start(std::move(options), *doors_));
+  metrics_.SetSources(
+      {registry_.get(), [this] { return watches_->streams(); }, [this] { return audit_->dropped(); }});
+  return Status();
+}
+
+void Agent::Stop() {
+  node_->SetDraining();
+  doors_->Stop();
+  watches_->Stop();
+  logs_->Stop();
+  schedules_.Empty();
+  // Who watches an operation is told its end by the server, which is still there.
+  operations_->Stop(config_.patience);
+  server_->Stop(kLastAnswers);
+  metrics_.Stop();
+}
+
+}  // namespace stasis

@@ -1,0 +1,82 @@
+// All parts of the agent, put together: from the database to the listeners.
+#ifndef COORDINATOR_AGENT_AGENT_H_
+#define COORDINATOR_AGENT_AGENT_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/agent/audit.h"
+#include "coordinator/agent/config.h"
+#include "coordinator/agent/database.h"
+#include "coordinator/agent/doors.h"
+#include "coordinator/agent/fence.h"
+#include "coordinator/agent/gate.h"
+#include "coordinator/agent/incoming.h"
+#include "coordinator/agent/log_hub.h"
+#include "coordinator/agent/metrics.h"
+#include "coordinator/agent/node_facts.h"
+#include "coordinator/agent/operations.h"
+#include "coordinator/agent/peer_service.h"
+#include "coordinator/agent/registry.h"
+#include "coordinator/agent/schedule_slot.h"
+#include "coordinator/agent/server.h"
+#include "coordinator/agent/service.h"
+#include "coordinator/agent/watch_hub.h"
+#include "coordinator/agent/worker_pool.h"
+
+namespace stasis {
+
+class Agent {
+ public:
+  // Serves when it returns. kFailedPrecondition: another agent has the state folder.
+  static Result<std::unique_ptr<Agent>> Start(const AgentConfig& config, const Site& site);
+  ~Agent() { schedules_.Empty(); }
+  Agent(const Agent&) = delete;
+  Agent& operator=(const Agent&) = delete;
+  // Takes nothing new, lets what runs come to an end for the config's patience, ends. What the agent has
+  // started runs on.
+  void Stop();
+
+  const std::vector<Endpoint>& endpoints() const { return server_->endpoints(); }
+  const std::string& metrics_address() const { return metrics_address_; }  // "": none
+
+ private:
+  Agent(const AgentConfig& config, const Site& site) : config_(config), site_(site) {}
+  Status Begin();
+  Status BeginState();
+  Status BeginOperations();
+  Status BeginServer();
+  Operations::Kinds MakeOperationKinds();
+
+  const AgentConfig config_;
+  const Site site_;
+
+  std::string metrics_address_;
+
+  // In the order in which they begin; they end in the other.
+  Metrics metrics_;
+  std::unique_ptr<Database> database_;
+  std::unique_ptr<Audit> audit_;
+  std::unique_ptr<Fence> fence_;
+  std::unique_ptr<Doors> doors_;
+  std::optional<Gate> gate_;
+  std::unique_ptr<Registry> registry_;
+  std::optional<NodeFacts> node_;
+  ScheduleSlot schedules_;
+  std::unique_ptr<Operations> operations_;
+  std::unique_ptr<Operations::Subscription> counted_;
+  std::unique_ptr<Incoming> incoming_;
+  std::optional<WorkerPool> readers_;
+  std::optional<WorkerPool> writers_;
+  std::optional<WatchHub> watches_;
+  std::unique_ptr<LogHub> logs_;
+  std::optional<AgentService> service_;
+  std::optional<PeerService> peers_;
+  std::unique_ptr<AgentServer> server_;
+};
+
+}  // namespace stasis
+
+#endif  // COORDINATOR_AGENT_AGENT_H_
