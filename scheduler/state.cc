@@ -192,9 +192,14 @@ void State::Apply(const Action& action, Time stall) {
 
 void State::Finish(JobId id) {
   Job& job = jobs_[id];
-  STASIS_CHECK(job.phase == JobPhase::kRunning);
-  RemoveAt(running_, index_[id], index_);
-  Unplace(job);
+  STASIS_CHECK(job.phase != JobPhase::kDone);
+  if (job.phase == JobPhase::kRunning) {
+    RemoveAt(running_, index_[id], index_);
+    Unplace(job);
+  } else {
+    RemoveAt(waiting_[job.spec.tenant], index_[id], index_);
+    --waiting_count_;
+  }
   job.fairness = ledger_.JobFairness(job.account, now_);
   ledger_.Leave(now_, job.spec, &job.account);
   job.phase = JobPhase::kDone;

@@ -82,6 +82,7 @@ class State {
   // Carries an action out. `stall`: how long the job makes no progress although it holds its devices.
   // CHECKs that the action is possible.
   void Apply(const Action& action, Time stall);
+  // It has ended, whether it ran or waited.
   void Finish(JobId id);
   // The running job has been seen to advance by so much in a unit of time.
   void SetRate(JobId id, double rate);

@@ -1,0 +1,173 @@
+// A live cluster: what has happened to it, what its policy makes of that, and what its agents are to be told.
+//
+// The policy's State runs ahead: it holds a decision as done when it is made. Behind it are orders, which an
+// agent carries out one after the other for each job, and for each device no one comes before everybody who
+// is to leave it has left. An order that fails puts its job back to where it really is, and takes the devices
+// away again from who was to have them.
+//
+// Knows no clock, socket or disk: the caller stores each fact before it hands it to Take(). The same facts
+// give the same cluster, orders that have not ended included. Not thread-safe.
+#ifndef SCHEDULER_LIVE_CLUSTER_H_
+#define SCHEDULER_LIVE_CLUSTER_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "scheduler/live/fact.h"
+#include "scheduler/policy.h"
+#include "scheduler/state.h"
+
+namespace stasis::scheduler {
+
+enum class OrderKind : uint8_t {
+  kRun,      // start the program on `node`
+  kPause,    // on `node`, so that its devices can be used by others
+  kResume,   // on `node`, where it is paused
+  kMigrate,  // from `node`, where it runs or is paused, to `target`; on other devices of one node if they are
+             // the same
+  kRestore,  // on `target` from the image that `node` has
+  kCancel,   // on `node`
+};
+const char* OrderKindName(OrderKind kind);
+
+struct Order {
+  uint64_t number = 0;  // of the fact that it comes from; as good as an idempotency key
+  OrderKind kind = OrderKind::kRun;
+  std::string job;
+  std::string node;       // whose agent is asked
+  std::string target;     // of kMigrate and kRestore
+  std::vector<int> gpus;  // ordinals on the node where it is to run
+};
+
+class Cluster {
+ public:
+  struct Options {
+    Time lease = 900 * kSecond;
+    int window_leases = 24;
+    Time starvation = 6 * 3600 * kSecond;
+    Time move_fixed = 1 * kSecond;
+    double move_bytes_per_second = 1e9;
+    int64_t device_bytes = 0;
+    int max_failures = 5;  // of orders in a row that bring a job back, before it counts as failed
+  };
+  Cluster(const Options& options, std::unique_ptr<Policy> policy);
+
+  // Whether a fact that somebody outside asks for can be: kInvalidArgument, kNotFound, kAlreadyExists,
+  // kFailedPrecondition say why not.
+  Status Check(const Fact& fact) const;
+  // What has happened at `at` (milliseconds; an earlier one than the last counts as that). `number` ascends.
+  // CHECKs what Check() refuses.
+  void Take(uint64_t number, Time at, const Fact& fact);
+  // What is to be done now, as facts for Take(): they must be taken before anything else happens.
+  std::vector<Fact> Decide(Time now);
+  // When to ask again although nothing has happened by then.
+  Time wake() const { return wake_; }
+
+  // Orders that can be given: all before them have ended. Those that have been given and have not ended are
+  // among them.
+  std::vector<Order> Ready() const;
+
+  // ---- To look at
+
+  // Where a job really is, as far as ended orders tell.
+  enum class Where : uint8_t { kNowhere, kRunning, kPaused, kImage, kEnded };
+  struct Entry {
+    JobRequest request;
+    JobId id = 0;
+    Where where = Where::kNowhere;
+    std::string node;              // of kRunning, kPaused, kImage ("": from the beginning)
+    DeviceMask devices = 0;        // of kRunning
+    std::vector<uint64_t> orders;  // not ended, in order
+    bool cancelled = false;
+    bool failed = false;  // of kEnded
+    int exit_code = 0;
+    int restarts = 0, failures = 0;
+    Time ended = 0;
+    std::string message;  // what went wrong last
+  };
+  struct Node {
+    std::string name, address;
+    int devices = 0;
+    bool reachable = true, draining = false;
+    std::string reason;
+  };
+  const State& state() const { return state_; }
+  const std::map<std::string, Entry>& jobs() const { return jobs_; }
+  const std::vector<Node>& nodes() const { return nodes_; }  // by NodeId
+  const Entry* Find(const std::string& job) const;
+  const Node* FindNode(const std::string& node) const;
+  std::string_view policy_name() const { return policy_->name(); }
+
+ private:
+  // An order before it is known what the job's agent will have to be asked for.
+  struct Pending {
+    ActionKind kind = ActionKind::kStart;
+    bool cancel = false;
+    std::string job;
+    NodeId node = 0;         // where it goes to; of a pause: unused
+    DeviceMask devices = 0;  // there
+    std::set<uint64_t> after;
+  };
+
+  Status Check(const TenantSet& fact) const;
+  Status Check(const NodeJoined& fact) const;
+  Status Check(const NodeChanged& fact) const;
+  Status Check(const JobSubmitted& fact) const;
+  Status Check(const Decided& fact) const;
+  Status Check(const OrderEnded& fact) const;
+  Status Check(const JobEnded& fact) const;
+  Status Check(const JobLost& fact) const;
+  Status Check(const JobCancelled& fact) const;
+  Status CheckLive(const std::string& job) const;
+
+  void Apply(uint64_t number, const TenantSet& fact);
+  void Apply(uint64_t number, const NodeJoined& fact);
+  void Apply(uint64_t number, const NodeChanged& fact);
+  void Apply(uint64_t number, const JobSubmitted& fact);
+  void Apply(uint64_t number, const Decided& fact);
+  void Apply(uint64_t number, const OrderEnded& fact);
+  void Apply(uint64_t number, const JobEnded& fact);
+  void Apply(uint64_t number, const JobLost& fact);
+  void Apply(uint64_t number, const JobCancelled& fact);
+
+  void AddOrder(uint64_t number, Pending pending);
+  void Succeeded(Entry& entry, const Pending& pending);
+  void Failed(Entry& entry, const Pending& pending, const std::string& message);
+  void ForgetOrder(uint64_t number);
+  void Undo(uint64_t number);
+  void PutBack(const Entry& entry);
+  void End(Entry& entry, bool ok, int exit_code, const std::string& message);
+
+  Order OrderOf(uint64_t number, const Pending& pending) const;
+  std::vector<Fact> FactsOf(const Decision& decision) const;
+  std::vector<Fact> LeaveDraining() const;
+  Placement PlacementOf(const std::vector<PlacedDevices>& devices) const;
+  NodeId IdOf(const std::string& node) const { return node_ids_.at(node); }
+  Entry& EntryOf(const std::string& job) { return jobs_.at(job); }
+  const std::string& NameOf(JobId id) const { return names_[id]; }
+
+  const Options options_;
+  const std::unique_ptr<Policy> policy_;
+  State state_;
+  std::map<std::string, TenantId> tenants_;
+  std::vector<Node> nodes_;
+  std::map<std::string, NodeId> node_ids_;
+  std::map<std::string, Entry> jobs_;
+  std::vector<std::string> names_;  // by JobId
+  std::map<uint64_t, Pending> orders_;
+  // Who has to be gone from a device before somebody else comes, by node: the orders by which they go.
+  std::map<NodeId, std::vector<std::pair<DeviceMask, uint64_t>>> leaving_;
+  uint64_t last_number_ = 0;
+  Time last_decision_ = -1;
+  Time wake_ = kNever;
+  bool changed_ = false;  // since the last decision
+};
+
+}  // namespace stasis::scheduler
+
+#endif  // SCHEDULER_LIVE_CLUSTER_H_

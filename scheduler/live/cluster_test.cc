@@ -1,0 +1,383 @@
+// The cluster against a world that does what it is told, late, and sometimes not.
+#include "scheduler/live/cluster.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+
+namespace stasis::scheduler {
+namespace {
+
+constexpr Time kLease = 60 * kSecond;
+
+std::unique_ptr<Cluster> MakeCluster(std::string_view policy) {
+  Cluster::Options options;
+  options.lease = kLease;
+  options.starvation = 600 * kSecond;
+  return std::make_unique<Cluster>(options, std::move(*MakePolicy(policy)));
+}
+
+JobRequest Request(const std::string& name, const std::string& tenant, int gpus, int priority = 0) {
+  JobRequest request;
+  request.name = name;
+  request.tenant = tenant;
+  request.argv = {"/bin/train"};
+  request.folder = "/";
+  request.gpus = gpus;
+  request.priority = priority;
+  return request;
+}
+
+// Stores what happens, as the daemon does.
+class Keeper {
+ public:
+  explicit Keeper(std::string_view policy) : policy_(policy), cluster_(MakeCluster(policy)) {}
+
+  Cluster& cluster() { return *cluster_; }
+  void Happens(Time at, const Fact& fact) {
+    ASSERT_TRUE(cluster_->Check(fact).ok()) << cluster_->Check(fact).ToString() << FactText(fact);
+    log_.emplace_back(at, FactText(fact));
+    cluster_->Take(log_.size(), at, fact);
+  }
+  void Decide(Time now) {
+    for (std::vector<Fact> facts = cluster_->Decide(now); !facts.empty(); facts = cluster_->Decide(now)) {
+      for (const Fact& fact : facts) Happens(now, fact);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  }
+  // As after a kill: everything out of the log.
+  void Restart() {
+    std::unique_ptr<Cluster> again = MakeCluster(policy_);
+    for (size_t i = 0; i < log_.size(); ++i) {
+      const Result<Fact> fact = ParseFact(log_[i].second);
+      ASSERT_TRUE(fact.ok()) << log_[i].second;
+      again->Take(i + 1, log_[i].first, *fact);
+    }
+    ExpectSame(*again);
+    cluster_ = std::move(again);
+  }
+  size_t facts() const { return log_.size(); }
+
+ private:
+  void ExpectSame(const Cluster& again) const {
+    ASSERT_EQ(again.jobs().size(), cluster_->jobs().size());
+    for (const auto& [name, entry] : cluster_->jobs()) {
+      const Cluster::Entry& other = *again.Find(name);
+      EXPECT_EQ(other.where, entry.where) << name;
+      EXPECT_EQ(other.node, entry.node) << name;
+      EXPECT_EQ(other.orders, entry.orders) << name;
+      EXPECT_EQ(again.state().job(other.id).phase, cluster_->state().job(entry.id).phase) << name;
+      EXPECT_EQ(
+          again.state().ledger().JobUtilized(again.state().job(other.id).account, 1'000'000'000),
+          cluster_->state().ledger().JobUtilized(cluster_->state().job(entry.id).account, 1'000'000'000));
+    }
+    const std::vector<Order> orders = cluster_->Ready(), others = again.Ready();
+    ASSERT_EQ(orders.size(), others.size());
+    for (size_t i = 0; i < orders.size(); ++i) {
+      EXPECT_EQ(orders[i].number, others[i].number);
+      EXPECT_EQ(orders[i].kind, others[i].kind);
+    }
+  }
+
+  const std::string policy_;
+  std::unique_ptr<Cluster> cluster_;
+  std::vector<std::pair<Time, std::string>> log_;
+};
+
+// Nodes with devices that notice when two programs are on them, and programs that run for a while.
+class World {
+ public:
+  World(std::string_view policy, unsigned seed, int jobs, bool faults)
+      : keeper_(policy), random_(seed), jobs_(jobs), faults_(faults) {}
+
+  void Run() {
+    keeper_.Happens(0, TenantSet{"a", 1});
+    keeper_.Happens(0, TenantSet{"b", 2});
+    for (const char* node : {"n0", "n1", "n2"}) keeper_.Happens(0, NodeJoined{node, "here", 4});
+    for (now_ = 0; ended_ < jobs_ && now_ < 40'000 * kSecond; now_ += kSecond) {
+      Submit();
+      if (faults_) Trouble();
+      EndPrograms();
+      CarryOut();
+      keeper_.Decide(now_);
+      TakeOrders();
+      if (random_() % 400 == 0) keeper_.Restart();
+      if (::testing::Test::HasFailure()) return;
+    }
+    ASSERT_EQ(ended_, jobs_) << "jobs wait for ever";
+    EXPECT_TRUE(keeper_.cluster().Ready().empty());
+    for (const char* node : {"n0", "n1", "n2"}) keeper_.Happens(now_, NodeChanged{node, true, false, ""});
+    EXPECT_EQ(keeper_.cluster().state().devices().free(), 12);
+  }
+  std::map<std::string, int> orders() const { return order_counts_; }
+
+ private:
+  struct Program {
+    std::string node;
+    std::vector<int> gpus;
+    bool running = false;
+    Time left = 0;
+  };
+  struct Given {
+    Order order;
+    Time done = 0;
+  };
+
+  void Submit() {
+    if (submitted_ == jobs_ || random_() % 20 != 0) return;
+    const std::string name = "j" + std::to_string(submitted_++);
+    JobRequest request =
+        Request(name, random_() % 2 == 0 ? "a" : "b", 1 << random_() % 3, random_() % 10 == 0 ? 1 : 0);
+    keeper_.Happens(now_, JobSubmitted{request});
+    programs_[name] = {"", {}, false, static_cast<Time>(1 + random_() % 300) * kSecond};
+  }
+
+  // Nodes are drained and come back, jobs are cancelled, a program's node loses it.
+  void Trouble() {
+    Cluster& cluster = keeper_.cluster();
+    const std::string node = "n" + std::to_string(random_() % 3);
+    if (random_() % 300 == 0)
+      keeper_.Happens(now_, NodeChanged{node, true, !cluster.FindNode(node)->draining, "maintenance"});
+    if (now_ % (200 * kSecond) == 0) keeper_.Happens(now_, NodeChanged{node, true, false, ""});
+    if (random_() % 200 != 0 || cluster.jobs().empty()) return;
+    auto victim = cluster.jobs().begin();
+    std::advance(victim, random_() % cluster.jobs().size());
+    if (victim->second.where == Cluster::Where::kEnded || victim->second.cancelled) return;
+    const std::string name = victim->first;
+    if (random_() % 2 == 0) {
+      keeper_.Happens(now_, JobCancelled{name});
+      Gone(name);
+    } else {
+      std::erase_if(given_, [&name](const auto& each) { return each.second.order.job == name; });
+      programs_[name].running = false;
+      programs_[name].gpus.clear();
+      keeper_.Happens(now_, JobLost{name, random_() % 2 == 0 ? node : "", "its node was lost"});
+    }
+  }
+
+  void EndPrograms() {
+    for (auto& [name, program] : programs_) {
+      if (!program.running || (program.left -= kSecond) > 0) continue;
+      const Cluster::Entry* entry = keeper_.cluster().Find(name);
+      if (entry->where == Cluster::Where::kEnded) continue;
+      program.running = false;
+      program.gpus.clear();
+      std::erase_if(given_, [&name = name](const auto& each) { return each.second.order.job == name; });
+      keeper_.Happens(now_, JobEnded{name, true, 0, ""});
+      Gone(name);
+    }
+  }
+  void Gone(const std::string& name) {
+    if (keeper_.cluster().Find(name)->where == Cluster::Where::kEnded) ++ended_;
+  }
+
+  void TakeOrders() {
+    for (const Order& order : keeper_.cluster().Ready()) {
+      if (given_.contains(order.number)) continue;
+      ++order_counts_[OrderKindName(order.kind)];
+      if (!order.target.empty() && order.kind != OrderKind::kCancel) Occupy(order);
+      given_[order.number] = {order, now_ + static_cast<Time>(random_() % 8) * kSecond};
+    }
+  }
+
+  // From the moment that somebody may come, nobody else may be on the devices.
+  void Occupy(const Order& order) {
+    std::map<std::string, std::set<int>> taken;
+    for (const auto& [name, program] : programs_) {
+      if (name != order.job && program.running)
+        taken[program.node].insert(program.gpus.begin(), program.gpus.end());
+    }
+    for (const auto& [number, given] : given_) {
+      if (given.order.job != order.job)
+        taken[given.order.target].insert(given.order.gpus.begin(), given.order.gpus.end());
+    }
+    for (const int gpu : order.gpus)
+      EXPECT_FALSE(taken[order.target].contains(gpu))
+          << order.job << " on " << order.target << " device " << gpu;
+  }
+
+  void CarryOut() {
+    std::vector<uint64_t> done;
+    for (const auto& [number, given] : given_) {
+      if (given.done <= now_) done.push_back(number);
+    }
+    for (const uint64_t number : done) {
+      const auto found = given_.find(number);
+      if (found == given_.end()) continue;
+      const Order order = found->second.order;
+      given_.erase(found);
+      const bool fails =
+          faults_ && order.kind != OrderKind::kCancel && order.kind != OrderKind::kRun && random_() % 10 == 0;
+      if (!fails) Do(order);
+      const std::string job = order.job;
+      const bool had_ended = keeper_.cluster().Find(job)->where == Cluster::Where::kEnded;
+      keeper_.Happens(now_, OrderEnded{number, !fails, fails ? "no room" : ""});
+      if (::testing::Test::HasFatalFailure()) return;
+      if (!had_ended) Gone(job);
+    }
+  }
+
+  void Do(const Order& order) {
+    Program& program = programs_[order.job];
+    switch (order.kind) {
+      case OrderKind::kPause:
+        EXPECT_TRUE(program.running);
+        [[fallthrough]];
+      case OrderKind::kCancel:
+        EXPECT_EQ(program.node, order.node);
+        program.running = false;
+        program.gpus.clear();
+        return;
+      case OrderKind::kResume:
+        EXPECT_EQ(program.node, order.node);
+        [[fallthrough]];
+      case OrderKind::kMigrate:
+        EXPECT_EQ(program.node, order.node);
+        [[fallthrough]];
+      case OrderKind::kRun:
+      case OrderKind::kRestore:
+        program.node = order.target;
+        program.gpus = order.gpus;
+        program.running = true;
+        return;
+    }
+  }
+
+  Keeper keeper_;
+  std::mt19937 random_;
+  const int jobs_;
+  const bool faults_;
+  Time now_ = 0;
+  int submitted_ = 0, ended_ = 0;
+  std::map<std::string, Program> programs_;
+  std::map<uint64_t, Given> given_;
+  std::map<std::string, int> order_counts_;
+};
+
+class ClusterWorld : public ::testing::TestWithParam<std::string_view> {};
+
+TEST_P(ClusterWorld, EveryJobEndsAndNoDeviceHasTwo) {
+  for (unsigned seed = 1; seed <= 6; ++seed) {
+    World world(GetParam(), seed, 60, /*faults=*/false);
+    world.Run();
+    ASSERT_FALSE(HasFailure()) << "seed " << seed;
+  }
+}
+
+TEST_P(ClusterWorld, TheSameWhenOrdersFailAndNodesGo) {
+  std::map<std::string, int> orders;
+  for (unsigned seed = 1; seed <= 12; ++seed) {
+    World world(GetParam(), seed, 60, /*faults=*/true);
+    world.Run();
+    ASSERT_FALSE(HasFailure()) << "seed " << seed;
+    for (const auto& [kind, count] : world.orders()) orders[kind] += count;
+  }
+  for (const char* kind : {"run", "cancel", "restore"}) EXPECT_GT(orders[kind], 0) << kind;
+  if (GetParam() == "fifo") return;
+  for (const char* kind : {"pause", "resume", "migrate"}) EXPECT_GT(orders[kind], 0) << kind;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ClusterWorld, ::testing::Values("fifo", "las", "astraea", "gandiva"),
+                         [](const auto& info) { return std::string(info.param); });
+
+class ClusterTest : public ::testing::Test {
+ protected:
+  ClusterTest() : keeper_("astraea") {
+    keeper_.Happens(0, TenantSet{"a", 1});
+    keeper_.Happens(0, NodeJoined{"n0", "here", 4});
+    keeper_.Happens(0, NodeJoined{"n1", "there", 2});
+  }
+  StatusCode CodeOf(const Fact& fact) { return keeper_.cluster().Check(fact).code(); }
+  Order Only() {
+    const std::vector<Order> ready = keeper_.cluster().Ready();
+    EXPECT_EQ(ready.size(), 1u);
+    return ready.empty() ? Order() : ready[0];
+  }
+  Keeper keeper_;
+};
+
+TEST_F(ClusterTest, WhatCannotBeIsRefused) {
+  EXPECT_EQ(CodeOf(JobSubmitted{Request("j", "a", 5)}), StatusCode::kInvalidArgument);
+  EXPECT_EQ(CodeOf(JobSubmitted{Request("j", "nobody", 1)}), StatusCode::kNotFound);
+  EXPECT_EQ(CodeOf(TenantSet{"b", 0}), StatusCode::kInvalidArgument);
+  EXPECT_EQ(CodeOf(NodeJoined{"n0", "here", 8}), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(CodeOf(NodeChanged{"n9", true, true, ""}), StatusCode::kNotFound);
+  EXPECT_EQ(CodeOf(JobCancelled{"j"}), StatusCode::kNotFound);
+  EXPECT_EQ(CodeOf(OrderEnded{77, true, ""}), StatusCode::kNotFound);
+  keeper_.Happens(1, JobSubmitted{Request("j", "a", 1)});
+  EXPECT_EQ(CodeOf(JobSubmitted{Request("j", "a", 1)}), StatusCode::kAlreadyExists);
+  keeper_.Happens(1, JobEnded{"j", true, 0, ""});
+  EXPECT_EQ(CodeOf(JobCancelled{"j"}), StatusCode::kFailedPrecondition);
+}
+
+TEST_F(ClusterTest, APauseThatFailsTakesTheDevicesBackFromWhoWasToHaveThem) {
+  keeper_.Happens(1, JobSubmitted{Request("low", "a", 4)});
+  keeper_.Decide(1);
+  keeper_.Happens(2, OrderEnded{Only().number, true, ""});
+  keeper_.Happens(3, JobSubmitted{Request("other", "a", 4)});
+  // The lease of the first ends, and the other one's turn comes.
+  keeper_.Decide(kLease + 3);
+  const Order pause = Only();
+  ASSERT_EQ(pause.kind, OrderKind::kPause);
+  keeper_.Happens(kLease + 4, OrderEnded{pause.number, false, "a kernel does not end"});
+  EXPECT_TRUE(keeper_.cluster().Ready().empty());
+  const Cluster::Entry* low = keeper_.cluster().Find("low");
+  EXPECT_EQ(low->where, Cluster::Where::kRunning);
+  EXPECT_EQ(low->message, "a kernel does not end");
+  EXPECT_EQ(keeper_.cluster().state().job(low->id).phase, JobPhase::kRunning);
+  keeper_.Restart();
+}
+
+TEST_F(ClusterTest, WhatCannotBeStartedHasFailed) {
+  keeper_.Happens(1, JobSubmitted{Request("j", "a", 1)});
+  keeper_.Decide(1);
+  keeper_.Happens(2, OrderEnded{Only().number, false, "no such program"});
+  EXPECT_TRUE(keeper_.cluster().Find("j")->failed);
+  EXPECT_EQ(keeper_.cluster().state().devices().free(), 6);
+}
+
+TEST_F(ClusterTest, ANodeThatIsDrainedBecomesEmpty) {
+  keeper_.Happens(1, JobSubmitted{Request("j", "a", 2)});
+  keeper_.Decide(1);
+  const Order run = Only();
+  EXPECT_EQ(run.target, "n1") << "where it fits most tightly";
+  keeper_.Happens(2, OrderEnded{run.number, true, ""});
+  keeper_.Happens(3, NodeChanged{"n1", true, true, "new power supply"});
+  keeper_.Decide(3);
+  const Order move = Only();
+  EXPECT_EQ(move.kind, OrderKind::kMigrate);
+  EXPECT_EQ(move.node, "n1");
+  EXPECT_EQ(move.target, "n0");
+}
+
+TEST(FactTest, EveryFactComesBackAsItWas) {
+  JobRequest request = Request("j", "a", 3, -2);
+  request.environment = {"A=1"};
+  request.max_restarts = 2;
+  for (const Fact& fact :
+       {Fact(TenantSet{"a", 2.5}), Fact(NodeJoined{"n", "h:1", 8}),
+        Fact(NodeChanged{"n", false, true, "why"}), Fact(JobSubmitted{request}),
+        Fact(Decided{ActionKind::kPack, "j", {{"n", ~DeviceMask{0}}}, "k"}), Fact(OrderEnded{1, false, "m"}),
+        Fact(JobEnded{"j", false, 3, "m"}), Fact(JobLost{"j", "n", "m"}), Fact(JobCancelled{"j"})}) {
+    const Result<Fact> again = ParseFact(FactText(fact));
+    ASSERT_TRUE(again.ok()) << FactText(fact);
+    EXPECT_TRUE(*again == fact) << FactText(fact);
+  }
+}
+
+TEST(FactTest, AnythingElseIsCorrupt) {
+  for (const char* text :
+       {"", "[]", "{}", R"({"fact":"lottery"})", R"({"fact":"tenant","name":"a"})",
+        R"({"fact":"cancelled","job":3})", R"({"fact":"order","order":-1,"ok":true,"message":""})",
+        R"({"fact":"decided","kind":77,"job":"j","to":[],"with":""})",
+        R"({"fact":"decided","kind":0,"job":"j","to":[{"node":"n"}],"with":""})"}) {
+    EXPECT_EQ(ParseFact(text).status().code(), StatusCode::kCorrupt) << text;
+  }
+}
+
+}  // namespace
+}  // namespace stasis::scheduler

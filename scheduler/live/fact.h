@@ -1,0 +1,117 @@
+// What has happened to a cluster, as it is kept on stable storage: the same facts in the same order give the
+// same cluster. Decisions are facts, too, so that another version of a policy does not change the past.
+#ifndef SCHEDULER_LIVE_FACT_H_
+#define SCHEDULER_LIVE_FACT_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/status.h"
+#include "scheduler/types.h"
+
+namespace stasis::scheduler {
+
+// What a user has submitted. Checked by who makes a fact of it.
+struct JobRequest {
+  std::string name;
+  std::string tenant;
+  std::vector<std::string> argv;
+  std::vector<std::string> environment;
+  std::string folder;
+  std::string device = "auto";
+  int gpus = 1;
+  int ranks = 0;
+  int priority = 0;
+  double weight = 1;
+  Time estimate = 0;  // of its run time; 0: not told
+  int min_gpus = 0, max_gpus = 0;
+  Time checkpoint_interval = 0;
+  int max_restarts = 0;
+  bool operator==(const JobRequest&) const = default;
+};
+
+struct TenantSet {
+  std::string name;
+  double weight = 1;
+  bool operator==(const TenantSet&) const = default;
+};
+
+struct NodeJoined {
+  std::string name, address;
+  int devices = 0;
+  bool operator==(const NodeJoined&) const = default;
+};
+
+// Whether it can be reached, and whether it is to be left alone.
+struct NodeChanged {
+  std::string name;
+  bool reachable = true;
+  bool draining = false;
+  std::string reason;
+  bool operator==(const NodeChanged&) const = default;
+};
+
+struct JobSubmitted {
+  JobRequest request;
+  bool operator==(const JobSubmitted&) const = default;
+};
+
+struct PlacedDevices {
+  std::string node;
+  DeviceMask devices = 0;
+  bool operator==(const PlacedDevices&) const = default;
+};
+
+// A step of a decision. Each is the beginning of an order, whose number is that of the fact.
+struct Decided {
+  ActionKind kind = ActionKind::kStart;
+  std::string job;
+  std::vector<PlacedDevices> to;
+  std::string with;
+  bool operator==(const Decided&) const = default;
+};
+
+// An order has been carried out, or it has not: then the job is as it was before it.
+struct OrderEnded {
+  uint64_t order = 0;
+  bool ok = true;
+  std::string message;
+  bool operator==(const OrderEnded&) const = default;
+};
+
+struct JobEnded {
+  std::string job;
+  bool ok = true;
+  int exit_code = 0;
+  std::string message;
+  bool operator==(const JobEnded&) const = default;
+};
+
+// What it was doing is gone with its node, or its program has failed and is to be started again; it comes
+// back from the image of `image_node`, or from the beginning where that is "".
+struct JobLost {
+  std::string job;
+  std::string image_node;
+  std::string message;
+  bool operator==(const JobLost&) const = default;
+};
+
+struct JobCancelled {
+  std::string job;
+  bool operator==(const JobCancelled&) const = default;
+};
+
+using Fact = std::variant<TenantSet, NodeJoined, NodeChanged, JobSubmitted, Decided, OrderEnded, JobEnded,
+                          JobLost, JobCancelled>;
+
+// One JSON object.
+std::string FactText(const Fact& fact);
+// kCorrupt for anything else than what FactText() writes.
+Result<Fact> ParseFact(std::string_view text);
+
+}  // namespace stasis::scheduler
+
+#endif  // SCHEDULER_LIVE_FACT_H_
