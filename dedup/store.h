@@ -16,8 +16,8 @@
 // Several processes may write, read and collect at once. Who relies on a pack (a writer that found a chunk in
 // it, a reader of an image) holds a shared lock on its id; the collector deletes a pack only under the
 // exclusive lock, and reads the manifests again once it has it. ID is a random number below 2^62, written as
-// 16 hexadecimal digits; of the numbers below 16, which are no ids, 0 is held by the collector and 1 by who makes
-// the store.
+// 16 hexadecimal digits; of the numbers below 16, which are no ids, 0 is held by the collector and 1 by who
+// makes the store.
 #ifndef DEDUP_STORE_H_
 #define DEDUP_STORE_H_
 
@@ -71,7 +71,8 @@ struct GcReport {
   std::vector<Damage> damages;  // met on the way; packs that have one stay as they are
 };
 
-class StoreIndex;  // store_index.h: where each chunk is
+class StoreIndex;     // store_index.h: where each chunk is
+struct RecordHeader;  // pack.h: what stands before a chunk in a pack
 
 // One opened store. Thread-safe. Sees the packs that were there when it was opened, those of its own writers,
 // and what Refresh() finds.
@@ -125,6 +126,9 @@ class StoreWriter {
   Result<bool> Has(const Hash128& hash);
   // `raw` is at most kMaxChunkBytes and hashes to `hash`. Stored unless Has().
   Status Put(const Hash128& hash, std::span<const std::byte> raw);
+  // The same of a chunk as another store's pack has it; `stored` is what follows `header` there. Untrusted:
+  // kCorrupt when it is not the chunk that the header names.
+  Status PutRecord(const RecordHeader& header, std::span<const std::byte> stored);
   // All that was put is on stable storage and visible. Nothing may be put afterwards.
   Status Finish();
   // What this session has added.
@@ -150,6 +154,8 @@ class StoreReader {
   // Fills and checks each. Neighbours in a pack are read at once. kCorrupt names file and offset; what is in
   // `out` then is undefined.
   Status Read(std::span<const Piece> pieces) const;
+  // The chunk as a pack has it, header and bytes, checked.
+  Result<std::vector<std::byte>> ReadRecord(const Hash128& hash) const;
 
  private:
   struct State;

@@ -39,6 +39,7 @@ struct StoreReader::State {
   std::vector<ChunkPlace> Places(const Hash128& hash) const;
   Status ReadRun(std::span<const Wanted> run, std::span<const Piece> pieces) const;
   Status ReadOne(const ChunkPlace& place, const Piece& piece) const;
+  Result<Buffer> ReadStored(const ChunkPlace& place, const Hash128& hash) const;
   // Of the places that are left when `bad` turned out to be `damage`.
   Status ReadElsewhere(const ChunkPlace& bad, const Piece& piece, Status damage) const;
   Buffer TakeBuffer() const;
@@ -111,7 +112,14 @@ void StoreReader::State::GiveBuffer(Buffer buffer) const {
 
 Status StoreReader::State::ReadOne(const ChunkPlace& place, const Piece& piece) const {
   ASSIGN_OR_RETURN(std::shared_ptr<StoreFile> file, OpenPack(place.pack));
-  return ReadRecord(*file, place, piece.hash, piece.out).status();
+  return stasis::ReadRecord(*file, place, piece.hash, piece.out).status();
+}
+
+Result<StoreReader::State::Buffer> StoreReader::State::ReadStored(const ChunkPlace& place,
+                                                                  const Hash128& hash) const {
+  ASSIGN_OR_RETURN(std::shared_ptr<StoreFile> file, OpenPack(place.pack));
+  Buffer raw(place.entry.raw_size);
+  return stasis::ReadRecord(*file, place, hash, raw);
 }
 
 Status StoreReader::State::ReadElsewhere(const ChunkPlace& bad, const Piece& piece, Status damage) const {
@@ -197,6 +205,17 @@ Status StoreReader::Read(std::span<const Piece> pieces) const {
     first = last;
   }
   return Status();
+}
+
+Result<std::vector<std::byte>> StoreReader::ReadRecord(const Hash128& hash) const {
+  Status damage(StatusCode::kCorrupt, "chunk " + HashText(hash) + " is not held by this reader");
+  for (const ChunkPlace& place : state_->Places(hash)) {
+    Result<std::vector<std::byte>> record = state_->ReadStored(place, hash);
+    if (record.ok()) return record;
+    damage = std::move(record).status();
+    if (damage.code() == StatusCode::kCorrupt) state_->core->MarkDamaged(place.pack);
+  }
+  return damage;
 }
 
 }  // namespace stasis

@@ -2,8 +2,10 @@
 #include <set>
 #include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "dedup/codec.h"
+#include "dedup/pack.h"
 #include "dedup/pack_pipeline.h"
 #include "dedup/store.h"
 #include "dedup/store_core.h"
@@ -24,6 +26,12 @@ struct StoreWriter::State {
   bool Claimed(const Hash128& hash) {
     std::lock_guard lock(mutex);
     return claimed.contains(hash);
+  }
+  // True for who is to bring the chunk: another thread may have been first.
+  Result<bool> Claim(const Hash128& hash) {
+    std::lock_guard lock(mutex);
+    if (finished) return Status(StatusCode::kFailedPrecondition, "the writer has finished");
+    return claimed.insert(hash).second;
   }
   // The pack is there, and stays.
   Result<bool> Hold(uint64_t pack) {
@@ -77,13 +85,20 @@ Status StoreWriter::Put(const Hash128& hash, std::span<const std::byte> raw) {
   }
   ASSIGN_OR_RETURN(bool there, Has(hash));
   if (there) return Status();
-  {
-    std::lock_guard lock(state_->mutex);
-    if (state_->finished) return Status(StatusCode::kFailedPrecondition, "the writer has finished");
-    if (!state_->claimed.insert(hash).second) return Status();  // another thread was first
-  }
+  ASSIGN_OR_RETURN(bool mine, state_->Claim(hash));
+  if (!mine) return Status();
   EncodedChunk chunk = EncodeChunk(raw, state_->core->options().zstd_level);
   return state_->pipeline.Append(MakeRecordHeader(hash, raw.size(), chunk), chunk.bytes);
+}
+
+Status StoreWriter::PutRecord(const RecordHeader& header, std::span<const std::byte> stored) {
+  ASSIGN_OR_RETURN(bool there, Has(header.hash));
+  if (there) return Status();
+  std::vector<std::byte> raw(header.raw_size);
+  RETURN_IF_ERROR(DecodeRecord(header, stored, raw));
+  ASSIGN_OR_RETURN(bool mine, state_->Claim(header.hash));
+  if (!mine) return Status();
+  return state_->pipeline.Append(header, stored);
 }
 
 Status StoreWriter::Finish() {

@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "coordinator/ghost_start.h"
+#include "coordinator/moved_mark.h"
 
 namespace stasis {
 namespace {
@@ -79,8 +80,24 @@ Result<Json> GhostClient::Call(const Json& request, Interrupt& interrupt, const 
   }
 }
 
+// In the form of the ghost's own refusals; null: it has not moved, or the request does not make it run.
+static Json RefuseIfMoved(const TaskPaths& paths, const Json& request) {
+  const std::string verb = TextField(request, "verb");
+  if (verb != "restore" && verb != "resume") return nullptr;
+  std::string remedy;
+  Status here = RefuseMoved(paths.name, paths.folder, &remedy);
+  if (here.ok()) return nullptr;
+  return {{"ok", false},
+          {"verb", verb},
+          {"code", StatusCodeName(here.code())},
+          {"message", std::string(here.message())},
+          {"remedy", remedy},
+          {"left", "unchanged"}};
+}
+
 Result<Json> AskGhost(const TaskPaths& paths, const Site& site, const Json& request, Interrupt& interrupt,
                       const GhostClient::EventHandler& on_event) {
+  if (Json moved = RefuseIfMoved(paths, request); !moved.is_null()) return moved;
   for (int tries = 1;; ++tries) {
     ASSIGN_OR_RETURN(GhostClient ghost, GhostClient::Connect(paths, site));
     Result<Json> result = ghost.Call(request, interrupt, on_event);

@@ -1,0 +1,263 @@
+#include "coordinator/agent/arrival_job.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <ctime>
+
+#include "coordinator/job_operation.h"
+#include "coordinator/node/ghost_client.h"
+#include "coordinator/node/image_names.h"
+#include "coordinator/node/imported_task.h"
+#include "coordinator/node/job.h"
+#include "coordinator/node/job_start.h"
+#include "coordinator/node/task.h"
+#include "dedup/image.h"
+#include "dedup/image_slot.h"
+#include "ghost/manifest.h"
+#include "ghost/proc.h"
+
+namespace stasis {
+namespace {
+
+// Of one rank: what says that it is one, which images of tasks alone have not.
+Json RecordOfTask(const Site& site, const TaskPaths& paths, const Json& task, const TaskConfig& config) {
+  Json record = ImportedTaskJson(paths, task, config, site.files);
+  if (!config.rank) return record;
+  record["job"] = config.rank->job;
+  record["rank"] = config.rank->rank;
+  record["ranks"] = config.rank->ranks;
+  return record;
+}
+
+Status CheckComplete(StoreWriter& writer, const ImageManifest& manifest) {
+  ASSIGN_OR_RETURN(std::vector<ChunkRef> chunks, DistinctChunks(manifest));
+  size_t missing = 0;
+  for (const ChunkRef& chunk : chunks) {
+    ASSIGN_OR_RETURN(bool there, writer.Has(chunk.hash));
+    missing += there ? 0 : 1;
+  }
+  if (missing == 0) return Status();
+  return Errorf(StatusCode::kFailedPrecondition, "%zu of %zu chunks of the image have not come", missing,
+                chunks.size());
+}
+
+Result<std::unique_ptr<ImageSlot>> PrepareImage(const std::shared_ptr<Store>& store, StoreWriter& writer,
+                                                const std::string& task, ImageManifest& manifest) {
+  ASSIGN_OR_RETURN(manifest.id, NextImageId(*store, task));
+  manifest.task = task;
+  ASSIGN_OR_RETURN(std::unique_ptr<ImageSlot> slot, ImageSlot::Take(store, task, manifest.id));
+  ASSIGN_OR_RETURN(std::vector<std::byte> bytes, SerializeImageManifest(manifest));
+  RETURN_IF_ERROR(slot->Prepare(&writer, bytes));
+  return slot;
+}
+
+Status WriteTaskRecords(const Site& site, const ArrivedJob& job, const std::vector<ImageManifest>& manifests,
+                        const std::vector<std::string>& images) {
+  for (size_t rank = 0; rank < job.tasks.size(); ++rank) {
+    TaskPaths paths(site.folders, job.tasks[rank]);
+    ASSIGN_OR_RETURN(Manifest manifest, ParseManifest(manifests[rank].meta));
+    ASSIGN_OR_RETURN(TaskConfig config, ParseTaskConfig(manifest.task));
+    // Of a stay that has ended: it would be taken for what happens from now on.
+    RETURN_IF_ERROR(RemoveTree(paths.folder));
+    RETURN_IF_ERROR(WriteImportedTask(paths, RecordOfTask(site, paths, manifest.task, config), images[rank]));
+    RETURN_IF_ERROR(MakeFolders(paths.ctl));
+  }
+  return Status();
+}
+
+Status WriteJobFiles(const Site& site, const std::vector<std::string>& images, JobRecord record) {
+  std::vector<int> gpus = record.nodes.empty() ? std::vector<int>() : record.nodes.front().gpus;
+  record.nodes = {ThisNode(record.ranks(), gpus)};
+  RETURN_IF_ERROR(WriteJobRecord(site.folders.state, record));
+  ASSIGN_OR_RETURN(std::vector<JobImage> before, ListJobImages(site.folders.state, record.name));
+  JobImage image{"000001", static_cast<uint64_t>(time(nullptr)), images};
+  if (!before.empty()) {
+    ASSIGN_OR_RETURN(image.id, ImageIdAfter(before.back().id));
+  }
+  return WriteJobImage(site.folders.state, record.name, image);
+}
+
+// Images of an earlier stay remain.
+void RemoveJobFiles(const Folders& folders, const std::string& job) {
+  Result<std::vector<JobImage>> images = ListJobImages(folders.state, job);
+  if (images.ok() && !images->empty()) (void)RemoveJobImage(folders.state, job, images->back().id);
+  const std::string folder = JobFolder(folders, job);
+  (void)unlink((folder + "/job.json").c_str());
+  (void)rmdir((folder + "/images").c_str());
+  (void)rmdir(folder.c_str());
+}
+
+Result<Json> RestoreTask(const Site& site, const ArrivedJob& job, const std::string& image,
+                         const std::vector<int>& gpus, uint32_t deadline_ms) {
+  Json request = {
+      {"verb", "restore"}, {"image", image}, {"deadline_ms", deadline_ms}, {"operation", job.token}};
+  if (!gpus.empty()) request["gpus"] = gpus;
+  NoInterrupt never;
+  return AskGhost(TaskPaths(site.folders, job.name), site, request, never, [](const Json&) {});
+}
+
+Result<Json> RestoreRanks(const Site& site, const ArrivedJob& job, const std::vector<std::vector<int>>& gpus,
+                          uint32_t deadline_ms) {
+  ASSIGN_OR_RETURN(JobRecord record, ReadJobRecord(site.folders.state, job.name));
+  JobRequest request;
+  request.verb = JobRequest::Verb::kRestore;
+  request.deadline = std::chrono::milliseconds(deadline_ms);
+  std::vector<int> all;
+  for (const std::vector<int>& each : gpus) all.insert(all.end(), each.begin(), each.end());
+  // Each rank gets its share of a node's devices, one after the other.
+  JobNode node = ThisNode(record.ranks(), all);
+  if (!all.empty()) request.nodes = {node};
+  JobPlace place{site.folders.state, site.folders.run, site.files.ghost};
+  return JobOperation(place, record, JobWatcher()).Run(request);
+}
+
+// A ghost that has taken a request before this one was sent has read it by the second answer.
+Result<Json> SettledStatus(const Site& site, const TaskPaths& paths) {
+  NoInterrupt never;
+  RETURN_IF_ERROR(AskGhost(paths, site, {{"verb", "status"}}, never, [](const Json&) {}).status());
+  return AskGhost(paths, site, {{"verb", "status"}}, never, [](const Json&) {});
+}
+
+bool Runs(const TaskFacts& facts, const std::string& token) {
+  if (TextField(facts.status, "last_operation") == token) {
+    auto result = facts.status.find("last_result");
+    return result != facts.status.end() && result->is_object() && BoolField(*result, "ok");
+  }
+  if (!facts.exit.is_null()) return true;
+  const std::string state = TextField(facts.status, "state"), by = TextField(facts.status, "ended_by");
+  if (state == "restoring" || by == "import") return false;
+  if (state == "ended")
+    return by == "cancel" || by == "checkpoint" || TextField(facts.status, "error").empty();
+  return true;
+}
+
+Status CheckJobName(const Folders& folders, const ArrivedJob& job) {
+  bool other = false;
+  if (!job.ranked) {
+    other = IsJob(folders, job.name);
+  } else if (IsJob(folders, job.name)) {
+    Result<JobRecord> here = ReadJobRecord(folders.state, job.name);
+    other = !here.ok() || static_cast<size_t>(here->ranks()) != job.tasks.size();
+  } else {
+    other = Exists(TaskPaths(folders, job.name).File("task.json"));
+  }
+  if (!other) return Status();
+  return Status(StatusCode::kAlreadyExists, "there is another job " + job.name + " here");
+}
+
+void EndLeftovers(const TaskFacts& facts) {
+  ProcessIdentity init = IdentityOf(facts.process);
+  if (init.pid == 0 || !IsAlive(init)) return;
+  Result<std::vector<pid_t>> tree = ProcessTree(init.pid);
+  if (!tree.ok()) return;
+  for (pid_t pid : *tree) (void)kill(pid, SIGKILL);
+}
+
+}  // namespace
+
+// It writes down how an operation has ended before or after it says that it has.
+void AwaitGhost(const Site& site, const TaskPaths& paths) {
+  constexpr int kAskAgainMs = 1000;
+  Fd watch(inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
+  if (watch.valid()) (void)inotify_add_watch(watch.get(), paths.folder.c_str(), IN_MOVED_TO);
+  for (;;) {
+    Result<Json> status = SettledStatus(site, paths);
+    if (!status.ok() || TextField(*status, "operation").empty()) return;
+    pollfd wait{watch.get(), POLLIN, 0};
+    (void)poll(&wait, 1, kAskAgainMs);
+    char events[4096];
+    while (read(watch.get(), events, sizeof events) > 0) continue;
+  }
+}
+
+Status CheckRoomFor(const Folders& folders, const ArrivedJob& job, const std::vector<TaskConfig>& of) {
+  RETURN_IF_ERROR(CheckJobName(folders, job));
+  for (size_t rank = 0; rank < job.tasks.size(); ++rank) {
+    TaskPaths paths(folders, job.tasks[rank]);
+    bool exists = false;
+    RETURN_IF_ERROR(CheckOrigin(paths, of[rank], &exists));
+    if (!exists) continue;
+    ASSIGN_OR_RETURN(TaskFacts facts, ReadTaskFacts(paths));
+    TaskCondition condition = DeriveCondition(facts).condition;
+    if (!IsLive(condition)) continue;
+    return Status(StatusCode::kAlreadyExists,
+                  paths.name + " is here already, and is " + TaskConditionName(condition));
+  }
+  return Status();
+}
+
+Result<std::vector<std::string>> CommitImages(const std::shared_ptr<Store>& store, StoreWriter& writer,
+                                              const ArrivedJob& job, std::vector<ImageManifest> manifests) {
+  for (const ImageManifest& manifest : manifests) RETURN_IF_ERROR(CheckComplete(writer, manifest));
+  std::vector<std::unique_ptr<ImageSlot>> slots;
+  for (size_t rank = 0; rank < manifests.size(); ++rank) {
+    // The chunks of all are the first one's to make visible; `writer` keeps them.
+    std::unique_ptr<StoreWriter> nothing;
+    if (rank > 0) {
+      ASSIGN_OR_RETURN(nothing, StoreWriter::Begin(store));
+    }
+    ASSIGN_OR_RETURN(auto slot,
+                     PrepareImage(store, rank == 0 ? writer : *nothing, job.tasks[rank], manifests[rank]));
+    slots.push_back(std::move(slot));
+  }
+  std::vector<std::string> ids;
+  Status status;
+  for (size_t rank = 0; rank < slots.size() && status.ok(); ++rank) {
+    status = slots[rank]->Publish();
+    if (status.ok()) ids.push_back(manifests[rank].id);
+  }
+  if (status.ok()) return ids;
+  for (size_t rank = 0; rank < ids.size(); ++rank) (void)RemoveImage(*store, job.tasks[rank], ids[rank]);
+  return status;
+}
+
+Status WriteRecords(const Site& site, const ArrivedJob& job, const std::vector<ImageManifest>& manifests,
+                    const std::vector<std::string>& images, const std::optional<JobRecord>& record) {
+  Status status = WriteTaskRecords(site, job, manifests, images);
+  if (status.ok() && record) status = WriteJobFiles(site, images, *record);
+  if (!status.ok()) RemoveRecords(site, job, images);
+  return status;
+}
+
+void RemoveRecords(const Site& site, const ArrivedJob& job, const std::vector<std::string>& images) {
+  if (job.ranked) RemoveJobFiles(site.folders, job.name);
+  for (const std::string& task : job.tasks) {
+    TaskPaths paths(site.folders, task);
+    (void)RemoveTree(paths.folder);
+    (void)RemoveTree(paths.run);
+  }
+  Result<std::shared_ptr<Store>> store = OpenOrCreateStore(site.folders);
+  if (!store.ok()) return;
+  for (size_t rank = 0; rank < images.size(); ++rank)
+    (void)RemoveImage(**store, job.tasks[rank], images[rank]);
+  (void)(*store)->CollectGarbage();
+}
+
+Result<Json> RestoreArrived(const Site& site, const ArrivedJob& job, const std::vector<std::string>& images,
+                            const std::vector<std::vector<int>>& gpus, uint32_t deadline_ms) {
+  if (job.ranked) return RestoreRanks(site, job, gpus, deadline_ms);
+  return RestoreTask(site, job, images.front(), gpus.front(), deadline_ms);
+}
+
+bool HasArrived(const Site& site, const ArrivedJob& job) {
+  bool all = true;
+  for (const std::string& task : job.tasks) {
+    TaskPaths paths(site.folders, task);
+    if (!ReadTaskFacts(paths).ok()) return false;  // never begun: the record comes before the restore
+    AwaitGhost(site, paths);
+    Result<TaskFacts> facts = ReadTaskFacts(paths);
+    all = all && facts.ok() && Runs(*facts, job.token);
+  }
+  if (all) return true;
+  for (const std::string& task : job.tasks) {
+    Result<TaskFacts> facts = ReadTaskFacts(TaskPaths(site.folders, task));
+    if (facts.ok()) EndLeftovers(*facts);
+  }
+  return false;
+}
+
+}  // namespace stasis

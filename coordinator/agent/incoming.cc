@@ -1,0 +1,249 @@
+#include "coordinator/agent/incoming.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <random>
+#include <utility>
+
+#include "coordinator/agent/arrival_job.h"
+#include "coordinator/agent/peer_link.h"
+#include "coordinator/job_json.h"
+#include "coordinator/moved_mark.h"
+#include "coordinator/node/job.h"
+
+namespace stasis {
+namespace {
+
+constexpr auto kSilence = std::chrono::minutes(2);
+constexpr size_t kMaxArrivals = 64;
+constexpr size_t kMaxNeeds = 64 << 20;  // bytes of JSON, all ranks together
+constexpr auto kMaxWait = std::chrono::seconds(30);
+
+// Whoever knows a token may decide over the job.
+std::string NewToken() {
+  std::random_device random;
+  std::string token;
+  for (int i = 0; i < 4; ++i) token += fmt::format("{:08x}", random());
+  return token;
+}
+
+v1::OfferReply Refused(const std::string& task, const std::string& what, const std::string& needed,
+                       const std::string& here) {
+  v1::OfferReply reply;
+  v1::Refusal* refusal = reply.add_refused();
+  refusal->set_task(task);
+  refusal->set_what(what);
+  refusal->set_needed(needed);
+  refusal->set_here(here);
+  return reply;
+}
+
+Status CheckOffer(const v1::OfferRequest& request) {
+  RETURN_IF_ERROR(CheckTaskName(request.job()));
+  const int ranks = request.ranks_size();
+  if (ranks < 1 || ranks > (request.ranked() ? kMaxRanks : 1))
+    return Errorf(StatusCode::kInvalidArgument, "a job of %d ranks", ranks);
+  size_t bytes = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::string& task = request.ranks(rank).task();
+    if (task != (request.ranked() ? RankName(request.job(), rank) : request.job()))
+      return Status(StatusCode::kInvalidArgument, "a rank has a name that it cannot have");
+    bytes += request.ranks(rank).manifest_json().size();
+  }
+  if (bytes > kMaxNeeds) return Status(StatusCode::kInvalidArgument, "the needs are too long");
+  for (uint32_t gpu : request.gpus()) {
+    if (gpu >= 1024) return Status(StatusCode::kInvalidArgument, "a device of a number that none has");
+  }
+  return Status();
+}
+
+Result<std::vector<Arriving>> ParseRanks(const v1::OfferRequest& request) {
+  std::vector<Arriving> ranks;
+  for (const v1::RankNeeds& needs : request.ranks()) {
+    Json json = Json::parse(needs.manifest_json(), nullptr, false);
+    if (!json.is_object()) return Status(StatusCode::kInvalidArgument, "the needs of a rank are no object");
+    ASSIGN_OR_RETURN(Manifest manifest, ParseManifest(json));
+    ASSIGN_OR_RETURN(TaskConfig config, ParseTaskConfig(manifest.task));
+    const bool ranked = config.rank && config.rank->job == request.job() &&
+                        config.rank->rank == static_cast<int>(ranks.size()) &&
+                        config.rank->ranks == request.ranks_size();
+    if (config.name != needs.task() || config.rank.has_value() != request.ranked() ||
+        ranked != request.ranked()) {
+      return Status(StatusCode::kInvalidArgument, "the needs are not of the task that is named");
+    }
+    ranks.push_back({needs.task(), std::move(manifest), std::move(config)});
+  }
+  return ranks;
+}
+
+// What an agent before this one has handed over.
+void TellMoved(const Folders& folders, Registry& registry) {
+  for (const std::string& task : ListTasks(folders)) {
+    TaskPaths paths(folders, task);
+    const std::string node = MovedTo(paths.folder);
+    if (node.empty()) continue;
+    Result<Json> json = ReadJson(paths.File("task.json"));
+    std::optional<RankPlace> place = json.ok() ? PlaceOf(*json) : std::nullopt;
+    registry.SetMovedTo(place ? place->job : task, node);
+  }
+}
+
+std::thread StartQuietly(std::function<void()> run) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread(std::move(run));
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
+
+}  // namespace
+
+Incoming::Incoming(const Site& site, Database& database, Registry& registry, const Clock& clock)
+    : table_(database), parts_{site, &table_, &registry, &clock} {}
+
+Incoming::~Incoming() { AwaitProbes(); }
+
+void Incoming::AwaitProbes() {
+  if (prober_.joinable()) prober_.join();
+}
+
+Result<std::unique_ptr<Incoming>> Incoming::Start(const Site& site, Database& database, Registry& registry,
+                                                  const Clock& clock) {
+  std::unique_ptr<Incoming> incoming(new Incoming(site, database, registry, clock));
+  TellMoved(site.folders, registry);
+  ASSIGN_OR_RETURN(std::vector<HandOverRow> rows, incoming->table_.Undecided());
+  std::vector<std::shared_ptr<Arrival>> undecided;
+  for (HandOverRow& row : rows) {
+    const std::string token = row.token;
+    undecided.push_back(Arrival::Recovered(incoming->parts_, std::move(row)));
+    incoming->arrivals_[token] = undecided.back();
+  }
+  incoming->prober_ = StartQuietly([undecided] {
+    for (const std::shared_ptr<Arrival>& arrival : undecided) arrival->Probe();
+  });
+  return incoming;
+}
+
+// Of those that were taken the table knows.
+void Incoming::DropSilent() {
+  std::erase_if(arrivals_, [](const auto& entry) {
+    Arrival& arrival = *entry.second;
+    if (!arrival.Silent(kSilence)) return false;
+    // What is forgotten counts as not taken, so it must be void before.
+    (void)arrival.Ask(Duration::zero());
+    return arrival.Settled();
+  });
+}
+
+Result<v1::OfferReply> Incoming::Offer(const v1::OfferRequest& request) {
+  RETURN_IF_ERROR(CheckOffer(request));
+  ASSIGN_OR_RETURN(std::vector<Arriving> ranks, ParseRanks(request));
+  ArrivedJob job{"", request.job(), request.ranked(), {}};
+  std::vector<TaskConfig> of;
+  for (const Arriving& rank : ranks) {
+    job.tasks.push_back(rank.task);
+    of.push_back(rank.config);
+  }
+  Status room = CheckRoomFor(parts_.site.folders, job, of);
+  if (!room.ok()) return Refused(job.name, "name", job.name, std::string(room.message()));
+  Fit fit = CheckFits(ranks, {request.gpus().begin(), request.gpus().end()}, parts_.site);
+  v1::OfferReply reply;
+  for (const std::string& note : fit.notes) reply.add_notes(note);
+  for (v1::Refusal& refusal : fit.refused) *reply.add_refused() = std::move(refusal);
+  if (reply.refused_size() > 0) return reply;
+  HandOverRow row;
+  row.token = NewToken();
+  row.job = job.name;
+  row.ranked = job.ranked;
+  row.tasks = job.tasks;
+  Status accepted = Accept(row, std::move(ranks), std::move(fit.gpus));
+  if (accepted.code() == StatusCode::kAlreadyExists)
+    return Refused(job.name, "name", job.name, std::string(accepted.message()));
+  if (!accepted.ok()) return accepted;
+  reply.set_token(row.token);
+  return reply;
+}
+
+Status Incoming::Accept(HandOverRow row, std::vector<Arriving> ranks, std::vector<std::vector<int>> gpus) {
+  ASSIGN_OR_RETURN(auto arrival, Arrival::Make(parts_, row, std::move(ranks), std::move(gpus)));
+  std::lock_guard lock(mutex_);
+  DropSilent();
+  for (const auto& [other, there] : arrivals_) {
+    if (there->job() == row.job && !there->Settled())
+      return Status(StatusCode::kAlreadyExists, "it is on its way here already");
+  }
+  if (arrivals_.size() >= kMaxArrivals)
+    return Status(StatusCode::kResourceExhausted, "too much is on its way");
+  arrivals_[row.token] = std::move(arrival);
+  return Status();
+}
+
+Result<std::shared_ptr<Arrival>> Incoming::Find(const std::string& token) {
+  std::lock_guard lock(mutex_);
+  auto found = arrivals_.find(token);
+  if (found != arrivals_.end()) return found->second;
+  return Status(StatusCode::kNotFound, "nothing is on its way by that token");
+}
+
+Result<v1::MissingReply> Incoming::Missing(const v1::MissingRequest& request) {
+  const size_t bytes = request.hashes().size();
+  if (bytes % sizeof(Hash128) != 0 || bytes > kMaxHashesAsked * sizeof(Hash128))
+    return Status(StatusCode::kInvalidArgument, "no list of hashes");
+  ASSIGN_OR_RETURN(std::shared_ptr<Arrival> arrival, Find(request.token()));
+  v1::MissingReply reply;
+  ASSIGN_OR_RETURN(*reply.mutable_missing(), arrival->Missing(request.hashes()));
+  return reply;
+}
+
+Status Incoming::Put(const v1::PutRequest& request) {
+  if (request.records().size() > kMaxPutBytes)
+    return Status(StatusCode::kInvalidArgument, "too many chunks at once");
+  ASSIGN_OR_RETURN(std::shared_ptr<Arrival> arrival, Find(request.token()));
+  return arrival->Put(request.records());
+}
+
+Status Incoming::PutManifest(const v1::PutManifestRequest& request) {
+  ASSIGN_OR_RETURN(std::shared_ptr<Arrival> arrival, Find(request.token()));
+  return arrival->PutManifest(request);
+}
+
+// Of a token that nothing is known of nothing was taken, and it cannot be taken any more. An error: that
+// cannot be told.
+Result<std::shared_ptr<Arrival>> Incoming::FindForOutcome(const std::string& token) {
+  Result<std::shared_ptr<Arrival>> found = Find(token);
+  if (found.ok()) return found;
+  Result<HandOverRow> row = table_.Find(token);
+  if (row.ok()) return Arrival::Recovered(parts_, *std::move(row));
+  if (row.status().code() != StatusCode::kNotFound) return row.status();
+  HandOverRow none;
+  none.token = token;
+  none.result = {{"ok", false},
+                 {"code", StatusCodeName(StatusCode::kNotFound)},
+                 {"message", "the target does not know of it any more"},
+                 {"remedy", ""}};
+  return Arrival::Recovered(parts_, std::move(none));
+}
+
+Result<v1::Outcome> Incoming::HandOver(const v1::HandOverRequest& request) {
+  ASSIGN_OR_RETURN(std::shared_ptr<Arrival> arrival, FindForOutcome(request.token()));
+  return arrival->HandOver(request);
+}
+
+Result<v1::Outcome> Incoming::AskOutcome(const v1::AskOutcomeRequest& request) {
+  ASSIGN_OR_RETURN(std::shared_ptr<Arrival> arrival, FindForOutcome(request.token()));
+  return arrival->Ask(std::min<Duration>(std::chrono::milliseconds(request.wait_ms()), kMaxWait));
+}
+
+Status Incoming::Settle(const v1::SettleRequest& request) {
+  ASSIGN_OR_RETURN(std::shared_ptr<Arrival> arrival, FindForOutcome(request.token()));
+  if (!arrival->Settled()) return Status(StatusCode::kFailedPrecondition, "it is not decided yet");
+  {
+    std::lock_guard lock(mutex_);
+    arrivals_.erase(request.token());
+  }
+  return table_.Forget(request.token());
+}
+
+}  // namespace stasis

@@ -1,0 +1,95 @@
+#include "coordinator/agent/peer_service.h"
+
+#include <utility>
+
+#include "coordinator/agent/peer_link.h"
+#include "proto/rpc/status.h"
+
+namespace stasis {
+namespace {
+
+constexpr int kChunkThreads = 4;
+constexpr int kSlowThreads = 16;
+constexpr size_t kMaxWaiting = 512;
+
+template <typename Reply>
+Status Into(Result<Reply> result, Reply* reply) {
+  if (!result.ok()) return std::move(result).status();
+  *reply = *std::move(result);
+  return Status();
+}
+
+}  // namespace
+
+PeerService::PeerService(Gate& gate, Incoming& incoming, v1::HelloReply identity)
+    : gate_(gate),
+      incoming_(incoming),
+      identity_(std::move(identity)),
+      chunks_(kChunkThreads, kMaxWaiting),
+      slow_(kSlowThreads, kMaxWaiting) {}
+
+PeerService::Reactor* PeerService::Answer(Context* context, WorkerPool& pool, std::function<Status()> work) {
+  Reactor* reactor = context->DefaultReactor();
+  Result<Actor> actor = gate_.Admit(*context, Access::kPeer);
+  if (!actor.ok()) {
+    reactor->Finish(ToRpcStatus(actor.status(), "", context));
+    return reactor;
+  }
+  bool posted = pool.Post(
+      [context, reactor, work = std::move(work)] { reactor->Finish(ToRpcStatus(work(), "", context)); });
+  if (!posted) {
+    Status busy(StatusCode::kUnavailable, "too many calls of other agents wait already");
+    reactor->Finish(ToRpcStatus(busy, "", context));
+  }
+  return reactor;
+}
+
+PeerService::Reactor* PeerService::Hello(Context* context, const v1::HelloRequest* request,
+                                         v1::HelloReply* reply) {
+  return Answer(context, chunks_, [this, request, reply]() -> Status {
+    if (request->api() != kPeerApi) {
+      return Errorf(StatusCode::kUnsupported, "the agents speak different versions: %u and %u",
+                    request->api(), kPeerApi);
+    }
+    *reply = identity_;
+    return Status();
+  });
+}
+
+PeerService::Reactor* PeerService::Offer(Context* context, const v1::OfferRequest* request,
+                                         v1::OfferReply* reply) {
+  return Answer(context, slow_, [this, request, reply] { return Into(incoming_.Offer(*request), reply); });
+}
+
+PeerService::Reactor* PeerService::Missing(Context* context, const v1::MissingRequest* request,
+                                           v1::MissingReply* reply) {
+  return Answer(context, chunks_,
+                [this, request, reply] { return Into(incoming_.Missing(*request), reply); });
+}
+
+PeerService::Reactor* PeerService::Put(Context* context, const v1::PutRequest* request, v1::PutReply*) {
+  return Answer(context, chunks_, [this, request] { return incoming_.Put(*request); });
+}
+
+PeerService::Reactor* PeerService::PutManifest(Context* context, const v1::PutManifestRequest* request,
+                                               v1::PutManifestReply*) {
+  return Answer(context, chunks_, [this, request] { return incoming_.PutManifest(*request); });
+}
+
+PeerService::Reactor* PeerService::HandOver(Context* context, const v1::HandOverRequest* request,
+                                            v1::Outcome* reply) {
+  return Answer(context, slow_, [this, request, reply] { return Into(incoming_.HandOver(*request), reply); });
+}
+
+PeerService::Reactor* PeerService::AskOutcome(Context* context, const v1::AskOutcomeRequest* request,
+                                              v1::Outcome* reply) {
+  return Answer(context, slow_,
+                [this, request, reply] { return Into(incoming_.AskOutcome(*request), reply); });
+}
+
+PeerService::Reactor* PeerService::Settle(Context* context, const v1::SettleRequest* request,
+                                          v1::SettleReply*) {
+  return Answer(context, chunks_, [this, request] { return incoming_.Settle(*request); });
+}
+
+}  // namespace stasis

@@ -1,0 +1,24 @@
+// A task that has been, or is just being, handed over to another node carries a mark here: <task
+// folder>/moved.json. While it has one nothing makes it run on this node; it goes when the hand-over has
+// failed, or the task comes back. Functions take the folder of a task. Thread-safe.
+#ifndef COORDINATOR_MOVED_MARK_H_
+#define COORDINATOR_MOVED_MARK_H_
+
+#include <string>
+
+#include "base/status.h"
+
+namespace stasis {
+
+// On stable storage when it returns.
+Status MarkMoved(const std::string& task_folder, const std::string& node);
+Status UnmarkMoved(const std::string& task_folder);
+// The node; "": it has no mark.
+std::string MovedTo(const std::string& task_folder);
+// kFailedPrecondition for a task with a mark: `task` is its name. `*remedy`: what helps where that node is
+// gone.
+Status RefuseMoved(const std::string& task, const std::string& task_folder, std::string* remedy);
+
+}  // namespace stasis
+
+#endif  // COORDINATOR_MOVED_MARK_H_
