@@ -528,6 +528,7 @@ TEST_F(ScheduleBookTest, TheNextAgentTakesWhatItsOperationHasCometo) {
   Turn();
   EXPECT_EQ(Told().last_image(), "000001");
   EXPECT_EQ(count(), 1u);
+  EXPECT_EQ(Wait(), seconds(20));
 }
 
 TEST_F(ScheduleBookTest, TheNextAgentWaitsForAnOperationThatGoesOn) {

@@ -5,10 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <list>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -17,7 +20,7 @@
 
 namespace stasis {
 
-// Who wants to be told. Not thread-safe, as all of this.
+// Who wants to be told. Not thread-safe.
 template <typename Base, typename... Told>
 class Listeners {
  public:
@@ -52,6 +55,8 @@ class ScheduleOperations final : public Operations {
   };
 
   Result<v1::Operation> Submit(const OperationRequest& request) override {
+    std::lock_guard lock(mutex_);
+    changed_.notify_all();
     if (!refusal_.ok()) return refusal_;
     for (const Submitted& each : submitted_) {
       if (each.request.key != request.key) continue;
@@ -68,6 +73,7 @@ class ScheduleOperations final : public Operations {
     return operation;
   }
   Result<v1::Operation> Get(const std::string& id, bool) const override {
+    std::lock_guard lock(mutex_);
     for (const Submitted& each : submitted_) {
       if (each.operation.id() == id) return each.operation;
     }
@@ -84,22 +90,33 @@ class ScheduleOperations final : public Operations {
   }
   void Stop(Duration) override {}
 
+  // Only while nobody submits.
   const std::deque<Submitted>& submitted() const { return submitted_; }
+  // Until so many have been submitted.
+  bool AwaitSubmitted(size_t count, Duration longest) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, longest, [&] { return submitted_.size() >= count; });
+  }
   void Refuse(const Status& status) { refusal_ = status; }
   // Ends the newest one. `told`: the subscribers hear of it.
   void End(v1::OperationState state, const Json& result, int64_t started_ms, bool told = true) {
+    std::unique_lock lock(mutex_);
     ASSERT_FALSE(submitted_.empty());
     v1::Operation& operation = submitted_.back().operation;
     ASSERT_EQ(operation.state(), v1::OPERATION_STATE_RUNNING);
     operation.set_state(state);
     operation.set_started_ms(started_ms);
     operation.set_result_json(result.dump());
-    if (told) listeners_.Tell(operation);
+    v1::Operation ended = operation;
+    lock.unlock();
+    if (told) listeners_.Tell(ended);
   }
   // One that somebody else has asked for.
   void Tell(const v1::Operation& operation) { listeners_.Tell(operation); }
 
  private:
+  mutable std::mutex mutex_;  // for what a thread of the schedules uses
+  std::condition_variable changed_;
   std::deque<Submitted> submitted_;
   Status refusal_;
   Listeners<Subscription, const v1::Operation&> listeners_;

@@ -62,6 +62,12 @@ bool IsOfTheImage(const std::string& code) {
          code == StatusCodeName(StatusCode::kUnsupported);
 }
 
+// A wall clock that was set meanwhile makes no more of it than now, or long ago.
+MonotonicTime MonotonicAt(int64_t wall_ms, Moment now) {
+  int64_t ago = std::clamp<int64_t>(now.wall_ms - wall_ms, 0, now.monotonic / milliseconds(1));
+  return now.monotonic - milliseconds(ago);
+}
+
 std::string FailureOf(const v1::Operation& operation, const Json& result) {
   std::string message = TextField(result, "message");
   return operation.verb() + ": " + (message.empty() ? "failed" : message);
@@ -108,10 +114,7 @@ ScheduleState ScheduleState::FromJson(const Json& json) {
 ScheduledJob::ScheduledJob(v1::Schedule rules, ScheduleState state, double default_mtbf_ms, Moment now)
     : rules_(std::move(rules)), state_(std::move(state)), default_mtbf_ms_(default_mtbf_ms) {
   timer_.emplace(rules_, default_mtbf_ms_);
-  if (state_.last_ms == 0) return;
-  // A wall clock that was set meanwhile makes no more of it than a checkpoint now or a whole interval.
-  int64_t ago = std::clamp<int64_t>(now.wall_ms - state_.last_ms, 0, now.monotonic / milliseconds(1));
-  count_from_ = now.monotonic - milliseconds(ago);
+  if (state_.last_ms != 0) count_from_ = MonotonicAt(state_.last_ms, now);
 }
 
 void ScheduledJob::SetRules(v1::Schedule rules, const v1::Job& job, Moment now) {
@@ -231,7 +234,7 @@ void ScheduledJob::Ended(const v1::Operation& operation, Moment now) {
     } else {
       timer_->Started(now);
     }
-    CheckpointEnded(operation, result);
+    CheckpointEnded(operation, result, now);
   } else if (step == Step::kCheckpoint) {
     OwnCheckpointFailed(operation, result, now);
   } else if (step == Step::kEndRest) {
@@ -241,13 +244,15 @@ void ScheduledJob::Ended(const v1::Operation& operation, Moment now) {
   }
 }
 
-void ScheduledJob::CheckpointEnded(const v1::Operation& operation, const Json& result) {
+void ScheduledJob::CheckpointEnded(const v1::Operation& operation, const Json& result, Moment now) {
   state_.cost.Learn(NumberField(result, "standstill_ms", NumberField(result, "total_ms", -1)));
   state_.failures_in_a_row = 0;
   state_.last_error.clear();
   state_.last_ms = operation.started_ms();
   bad_images_.clear();
   timer_->Succeeded();
+  // Begun by an earlier agent, or under other rules.
+  if (!begun_) count_from_ = MonotonicAt(state_.last_ms, now);
 }
 
 void ScheduledJob::OwnCheckpointFailed(const v1::Operation& operation, const Json& result, Moment now) {

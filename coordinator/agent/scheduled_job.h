@@ -89,7 +89,7 @@ class ScheduledJob {
   void Revive(Moment now);
   void PlanRestart(Moment now);
   void GiveUp(const std::string& why);
-  void CheckpointEnded(const v1::Operation& operation, const Json& result);
+  void CheckpointEnded(const v1::Operation& operation, const Json& result, Moment now);
   void OwnCheckpointFailed(const v1::Operation& operation, const Json& result, Moment now);
   void RestEnded(const v1::Operation& operation, const Json& result, Moment now);
   void RestoreEnded(const v1::Operation& operation, const Json& result, Moment now);
