@@ -187,7 +187,9 @@ TEST_F(IncomingTest, ADamagedChunkIsRefused) {
   EXPECT_EQ(peer_->Put(token, text).code(), StatusCode::kCorrupt);
   EXPECT_EQ(peer_->Put(token, text.substr(0, text.size() / 2)).code(), StatusCode::kCorrupt);
   EXPECT_EQ(peer_->Put(token, text.substr(0, 7)).code(), StatusCode::kCorrupt);
-  EXPECT_TRUE((*peer_->Missing(token, hashes))[0]);
+  Result<std::vector<bool>> missing = peer_->Missing(token, hashes);
+  ASSERT_OK(missing.status());
+  EXPECT_TRUE((*missing)[0]);
 }
 
 TEST_F(IncomingTest, ChunksTravelWhileTheyAreWritten) {
@@ -215,7 +217,9 @@ TEST_F(IncomingTest, ChunksTravelWhileTheyAreWritten) {
   tail->reset();
   ASSERT_OK(sender.Flush());
   EXPECT_EQ(sender.sent_chunks(), hashes.size());
-  for (bool missing : *peer_->Missing(token, hashes)) EXPECT_FALSE(missing);
+  Result<std::vector<bool>> missing = peer_->Missing(token, hashes);
+  ASSERT_OK(missing.status());
+  for (bool each : *missing) EXPECT_FALSE(each);
 }
 
 TEST_F(IncomingTest, WhatOthersWriteIsNotSent) {
