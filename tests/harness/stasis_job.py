@@ -12,7 +12,7 @@ import time
 import hung
 from softgpu import BUILD, Node, built, die_with_parent
 
-GIVE_UP_SECONDS = 120
+GIVE_UP_SECONDS = 240
 
 
 class VerbFailed(AssertionError):

@@ -8,6 +8,8 @@ import socket
 import struct
 import time
 
+import hung
+
 MAGIC, VERSION = 0x4D535453, 1
 HEADER = struct.Struct("=IHHIIQ")  # base/message.h
 PROTOCOL_VERSION = 4
@@ -392,17 +394,22 @@ def wait_for_task(task_folder, pid, timeout=60):
     """Waits until the process has made its first CUDA call, and connects to it. The folder must exist."""
     path = socket_path(task_folder, pid)
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    with _inotify(os.path.dirname(path)) as events:
+    give_up = time.monotonic() + timeout
+    with _inotify(os.path.dirname(path)) as events, open(os.pidfd_open(pid), "rb") as process:
         while True:
             try:
                 return TaskClient(path)
             except (FileNotFoundError, ConnectionRefusedError):
-                # A socket is bound before it listens: then the next connection attempt is not far away.
-                if os.path.exists(path):
-                    continue
-            if not select.select([events], [], [], timeout)[0]:
+                bound = os.path.exists(path)
+            # A socket is bound before it listens: then the next connection attempt is not far away.
+            ready, _, _ = select.select([events, process], [], [], 0 if bound else max(0, give_up - time.monotonic()))
+            if process in ready:
+                raise ChildProcessError(f"process {pid} has ended without listening")
+            if time.monotonic() > give_up:
+                hung.tell_of_test()
                 raise TimeoutError(f"process {pid} has not made a CUDA call in {timeout} s")
-            os.read(events, 4096)
+            if events in ready:
+                os.read(events, 4096)
 
 
 def wake(pid):

@@ -22,18 +22,24 @@ class Ranks:
 
     def __init__(self, case, how, ranks, rounds, seed=1, **extra):
         self.process = subprocess.Popen([built("tests/programs/nccl_ranks"), how, str(ranks), str(rounds), str(seed)],
-                                        env=case.node.env(**extra), text=True, stdin=subprocess.DEVNULL,
+                                        env=case.node.env(**extra), text=True, stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, preexec_fn=die_with_parent)
         case.addCleanup(self.close)
         self.lines = []
 
+    def begin(self):
+        """Its rounds: now whoever is to disturb them is there."""
+        self.process.stdin.close()
+
     def read_until(self, start):
+        self.begin()
         while not self.lines or not self.lines[-1].startswith(start):
             self.lines.append(self.process.stdout.readline())
             assert self.lines[-1], f"the program has ended: {self.lines}"
 
     def end(self):
         """The lines of the ranks."""
+        self.begin()
         self.lines += self.process.stdout.readlines()
         assert self.process.wait(timeout=60) == 0, self.lines
         return [line for line in self.lines if line.startswith("rank")]
@@ -41,6 +47,7 @@ class Ranks:
     def close(self):
         self.process.kill()
         self.process.wait()
+        self.process.stdin.close()
         self.process.stdout.close()
 
 
@@ -110,6 +117,7 @@ class NcclTest(unittest.TestCase):
             program = Ranks(self, how, ranks, rounds, **self.managed(folder))
             pauses = 0
             with wait_for_task(folder, program.process.pid) as task:
+                program.begin()
                 try:
                     while True:
                         extents = task.pause(strategy)

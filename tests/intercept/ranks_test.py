@@ -26,18 +26,23 @@ class Part:
         self.task_folder = case.enterContext(tempfile.TemporaryDirectory(prefix="stasis-task-"))
         command = [built("tests/programs/nccl_ranks"), how, ranks, rounds, 1, first, count, folder]
         self.process = subprocess.Popen([str(word) for word in command], env=case.node.env(**case.managed(self.task_folder)),
-                                        text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                        text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         preexec_fn=die_with_parent)
         case.addCleanup(self.close)
 
+    def begin(self):
+        """Its rounds: now whoever is to disturb them is there."""
+        self.process.stdin.close()
+
     def end(self):
-        lines = self.process.communicate(timeout=60)[0].splitlines(keepends=True)
-        assert self.process.returncode == 0, lines
+        lines = self.process.stdout.readlines()
+        assert self.process.wait(timeout=60) == 0, lines
         return [line for line in lines if line.startswith("rank")]
 
     def close(self):
         self.process.kill()
         self.process.wait()
+        self.process.stdin.close()
         self.process.stdout.close()
 
 
@@ -83,6 +88,8 @@ class RanksTest(unittest.TestCase):
                 parts.append(Part(self, how, ranks, rounds, first, size, ids))
                 first += size
             job = self.together([self.enterContext(wait_for_task(part.task_folder, part.process.pid)) for part in parts])
+            for part in parts:
+                part.begin()
             pauses = 0
             try:
                 while True:

@@ -7,7 +7,7 @@
 //            operator, registered memory
 //   group    one thread for all ranks
 //   churn    a thread for each rank: communicators are made, split and shrunk, used once and destroyed
-// Prints "ready", "round N" now and then, and "rank R HASH" for each rank.
+// Prints "ready", begins at the end of its input, prints "round N" now and then, and "rank R HASH" for each rank.
 #include <cuda_runtime.h>
 #include <nccl.h>
 
@@ -286,6 +286,8 @@ int main(int argc, char** argv) {
   for (int r = 0; r < count; ++r) all[static_cast<size_t>(r)].rank = first + r;
   std::printf("ready\n");
   std::fflush(stdout);
+  while (std::getchar() != EOF) {
+  }
   const char* how = argv[1];
   if (std::strcmp(how, "threads") == 0) InThreads(all, RunThread);
   if (std::strcmp(how, "churn") == 0) InThreads(all, Churn);
