@@ -30,8 +30,9 @@ Result<Fd> ListenTcp(const Endpoint& endpoint) {
   int on = 1;
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (bind(fd.get(), address->ai_addr, address->ai_addrlen) != 0 || listen(fd.get(), kBacklog) != 0) {
+    bool taken = errno == EADDRINUSE;
     Status failed = ErrnoStatus(errno, "listen on " + endpoint.Target());
-    return errno == EADDRINUSE ? Status(StatusCode::kAlreadyExists, std::string(failed.message())) : failed;
+    return taken ? Status(StatusCode::kAlreadyExists, std::string(failed.message())) : failed;
   }
   return fd;
 }
