@@ -1,12 +1,23 @@
 """Ranks of NCCL in one process through the verbs: paused, moved, dumped, killed and restored in the middle of their work, they
 end as if nothing had been."""
 
+import functools
 import os
 import unittest
 
+from softgpu import Node
 from stasis_job import Site, built
 
 FULL = os.environ.get("STASIS_TEST_FULL") == "1"
+
+
+@functools.cache
+def undisturbed(*command):
+    """What it prints, whatever the strategy is by which it would be paused."""
+    with Node("--gpus", "3", "--memory", "512MiB") as node:
+        result = node.run(*command, timeout=300)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 class Nccl(unittest.TestCase):
@@ -16,8 +27,7 @@ class Nccl(unittest.TestCase):
         self.site = self.enterContext(Site("--gpus", "3", "--memory", "512MiB"))
 
     def check(self, *command):
-        undisturbed = self.site.node.run(*command, timeout=300)
-        self.assertEqual(undisturbed.returncode, 0, undisturbed.stderr)
+        expected = undisturbed(*command)
         job = self.site.start("ranks", *command, options=["--strategy", self.strategy])
         job.wait_for_output("round")
         for _ in range(5 if FULL else 1):
@@ -32,7 +42,7 @@ class Nccl(unittest.TestCase):
             job.wait()
             job.verb("restore", "--detach", "--gpus", "0,1,2")
         self.assertEqual(job.wait(), 0, job.output())
-        self.assertEqual(job.output(), undisturbed.stdout)
+        self.assertEqual(job.output(), expected)
         self.assertEqual(self.site.memory_in_the_end(), [0, 0, 0])
 
     def test_threads(self):
