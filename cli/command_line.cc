@@ -27,7 +27,9 @@ constexpr char kAppFooter[] = R"(Examples:
   stasis restore train --gpus 1                goes on where it was, on another GPU
   stasis images ls                             what images take, and what removing them frees
   stasis doctor                                what works on this machine
+  stasis top --node node7:7700                 what goes on there
 
+Where an agent (stasisd) runs, verbs are carried out by it; else, and with --embedded, by this command itself.
 `stasis VERB --help` explains a verb. Exit codes:
   0 done   1 failed   2 wrong usage   3 no such task or image   4 not possible in its state, or name taken
   5 deadline passed   6 refused: the task holds what cannot be carried   7 privilege missing   8 no room
@@ -38,6 +40,7 @@ constexpr char kAppFooter[] = R"(Examples:
 Environment:
   STASIS_STATE_DIR   records, logs and images (default: /var/lib/stasis for root, else ~/.local/state/stasis)
   STASIS_RUN_DIR     sockets (default: /run/stasis for root, else $XDG_RUNTIME_DIR/stasis or /tmp/stasis-UID)
+  STASIS_NODE        the agent that verbs are carried out by, as --node; STASIS_TLS_CA, _CERT, _KEY for its TLS
   STASIS_CRIU        the criu to use)";
 
 constexpr char kRunFooter[] =
@@ -87,6 +90,9 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
+// Verbs that have verbs of their own.
+bool IsBranch(const std::string& verb) { return verb == "images" || verb == "ops" || verb == "schedule"; }
+
 // Which arguments are the program's own: all after the first "--" that follows the verb `run`.
 size_t ProgramSeparator(const std::vector<std::string>& arguments) {
   if (arguments.empty() || arguments[0] != "run") return arguments.size();
@@ -106,6 +112,7 @@ CommandLine::CommandLine() : app_(kAbout, "stasis") {
   AddOthers();
   AddImages();
   AddGhostVerbs();
+  AddAgentVerbs();
 }
 
 CLI::App* CommandLine::AddVerb(const char* name, const char* what, const char* examples) {
@@ -120,8 +127,19 @@ CLI::App* CommandLine::AddVerbTo(CLI::App* parent, const char* name, const char*
   return verb;
 }
 
+// Of the verbs that an agent can carry out.
+void CommandLine::AddNode(CLI::App* verb) {
+  verb->add_option(
+          "--node", options_.node,
+          "agent that does it, as host:port or unix:/path (default: $STASIS_NODE, else the local one "
+          "if it runs)")
+      ->type_name("ENDPOINT");
+  verb->add_flag("--embedded", options_.embedded, "do it in this process, without an agent");
+}
+
 void CommandLine::AddRun() {
   CLI::App* run = AddVerb("run", "start a program as a task", kRunFooter);
+  AddNode(run);
   run->prefix_command();
   run->add_option("--name", options_.name, "name of the task (default: the program's, with a number)")
       ->type_name("NAME");
@@ -187,6 +205,7 @@ void CommandLine::AddGhostVerbs() {
   };
   CLI::App* pause = AddVerb("pause", "stop a task and let go of the GPU", kPauseFooter);
   task(pause);
+  AddNode(pause);
   deadline(pause);
   wait_low(pause);
   protocol(pause);
@@ -199,11 +218,13 @@ void CommandLine::AddGhostVerbs() {
   CLI::App* resume =
       AddVerb("resume", "let a paused task run on", "Example:\n  stasis resume train --gpus 1");
   task(resume);
+  AddNode(resume);
   deadline(resume);
   gpus(resume, "GPUs to go on with, one for each that the program sees (default: where it was)");
 
   CLI::App* checkpoint = AddVerb("checkpoint", "write an image of a task", kCheckpointFooter);
   task(checkpoint);
+  AddNode(checkpoint);
   deadline(checkpoint);
   wait_low(checkpoint);
   protocol(checkpoint);
@@ -227,6 +248,7 @@ void CommandLine::AddGhostVerbs() {
   checkpoint->add_flag("--stop", options_.stop, "end the task once the image is complete");
 
   CLI::App* restore = AddVerb("restore", "bring a task back from an image", kRestoreFooter);
+  AddNode(restore);
   restore->add_option("IMAGE", options_.target, "the task or job, NAME/ID, or the path of an image")
       ->required();
   deadline(restore);
@@ -237,16 +259,25 @@ void CommandLine::AddGhostVerbs() {
       ->type_name("FILE");
   restore->add_flag("-d,--detach", options_.detach, "do not follow the task");
 
-  CLI::App* migrate =
-      AddVerb("migrate", "move a running task to other GPUs", "Example:\n  stasis migrate train --gpus 1");
+  CLI::App* migrate = AddVerb("migrate", "move a running task to other GPUs, or to another node",
+                              "Examples:\n  stasis migrate train --gpus 1\n  stasis migrate train --to "
+                              "node7:7700");
   task(migrate);
+  AddNode(migrate);
   deadline(migrate);
   protocol(migrate);
-  gpus(migrate, "GPUs to move to, one for each that the program sees")->required();
+  gpus(migrate, "GPUs to move to, one for each that the program sees");
+  migrate->add_option("--to", options_.to, "agent of the node to move to, as host:port")->type_name("NODE");
+  migrate
+      ->add_option("--precopy", options_.precopy,
+                   "to another node: send memory while the task runs: auto (where that pays), always, never")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->type_name("WHEN");
 
   CLI::App* cancel = AddVerb("cancel", "end a task, running or paused, or give up an operation on it",
                              "Examples:\n  stasis cancel train\n  stasis cancel train --operation");
   task(cancel);
+  AddNode(cancel);
   cancel->add_flag("--operation", options_.operation,
                    "give up the pause, checkpoint or restore that runs now");
   cancel->add_option("--grace", grace_, "time between SIGTERM and SIGKILL (default 5s)")->type_name("TIME");
@@ -255,6 +286,7 @@ void CommandLine::AddGhostVerbs() {
 void CommandLine::AddOthers() {
   CLI::App* ps = AddVerb("ps", "list tasks and jobs",
                          "Examples:\n  stasis ps\n  stasis ps train\n  stasis ps --all --json");
+  AddNode(ps);
   ps->add_option("NAME", options_.name, "only this task, or this job with its ranks");
   ps->add_flag("-a,--all", options_.all, "also the tasks that have ended");
   ps->add_flag("-r,--ranks", options_.show_ranks, "also the ranks of jobs");
@@ -262,10 +294,12 @@ void CommandLine::AddOthers() {
       "logs", "print what a task, or each rank of a job, has printed",
       "Of a job each line begins with its rank, [0]; NAME.0 is that rank alone.\n\nExamples:\n  stasis logs "
       "-f train\n  stasis logs train.3");
+  AddNode(logs);
   logs->add_option("NAME", options_.name, "the task or job")->required();
   logs->add_flag("-f,--follow", options_.follow, "until it ends");
   CLI::App* rm = AddVerb("rm", "forget a task or job that has ended: its record, logs and images",
                          "Example:\n  stasis rm train");
+  AddNode(rm);
   rm->add_option("NAME", options_.name, "the task or job")->required();
   AddVerb("doctor", "say what works on this machine, and how to mend what does not",
           "Exits with 0 when `stasis run` works.\n\nExample:\n  stasis doctor --json");
@@ -286,18 +320,22 @@ void CommandLine::AddOthers() {
   app_.add_subcommand("free-port")->group("");
   app_.add_subcommand("complete-tasks")->group("");
   app_.add_subcommand("complete-images")->group("");
+  app_.add_subcommand("complete-operations")->group("");
 }
 
 CommandLine::Outcome CommandLine::UsageError(const std::string& text) const {
   std::string verb = options_.verb.empty() ? "" : " " + options_.verb;
   if (!options_.images_verb.empty()) verb += " " + options_.images_verb;
+  if (!options_.below.empty()) verb += " " + options_.below;
   return {true, kExitUsage, text + " (`stasis" + verb + " --help` explains)"};
 }
 
 void CommandLine::NoteVerb() {
   for (const CLI::App* verb : app_.get_subcommands()) {
     options_.verb = verb->get_name();
-    for (const CLI::App* below : verb->get_subcommands()) options_.images_verb = below->get_name();
+    for (const CLI::App* below : verb->get_subcommands()) {
+      (options_.verb == "images" ? options_.images_verb : options_.below) = below->get_name();
+    }
   }
 }
 
@@ -341,12 +379,28 @@ CommandLine::Outcome CommandLine::Interpret() {
     if (!time.ok()) return UsageError(std::string(time.status().message()));
     *value = *time;
   }
+  for (auto [text, value] :
+       {std::pair(&every_, &options_.every), std::pair(&mtbf_, &options_.mtbf),
+        std::pair(&keep_every_, &options_.keep_every), std::pair(&backoff_, &options_.backoff)}) {
+    if (text->empty()) continue;
+    Result<Duration> time = ParseLongDuration(*text);
+    if (!time.ok()) return UsageError(std::string(time.status().message()));
+    *value = *time;
+  }
   for (const std::string& entry : options_.environment) {
     Status good = CheckEnvironmentEntry(entry);
     if (!good.ok()) return UsageError("--env: " + std::string(good.message()));
   }
   Outcome job = CheckJobOptions();
   if (job.done) return job;
+  if (options_.verb == "schedule" && options_.below == "set") {
+    bool rule = options_.every || options_.mtbf || !options_.cron.empty() || options_.max_restarts > 0;
+    if (!rule) return UsageError("when? --every TIME, --cron FIELDS or --mtbf TIME");
+    if (options_.every && !options_.cron.empty()) return UsageError("--every with --cron: which of them?");
+  }
+  if (options_.verb == "migrate" && options_.gpus.empty() && options_.to.empty()) {
+    return UsageError("where to? --gpus LIST, --to NODE, or both");
+  }
   if (options_.verb == "run" && !options_.name.empty()) {
     Status good = CheckTaskName(options_.name);
     if (!good.ok()) return UsageError(std::string(good.message()));
@@ -359,8 +413,8 @@ CommandLine::Outcome CommandLine::Parse(const std::vector<std::string>& argument
   if (arguments[0][0] != '-' && !HasVerb(app_, arguments[0])) {
     return UsageError("there is no verb " + arguments[0]);
   }
-  if (arguments[0] == "images" && arguments.size() > 1 && arguments[1].rfind('-', 0) != 0 &&
-      !HasVerb(*app_.get_subcommand("images"), arguments[1])) {
+  if (arguments.size() > 1 && arguments[1].rfind('-', 0) != 0 && IsBranch(arguments[0]) &&
+      !HasVerb(*app_.get_subcommand(arguments[0]), arguments[1])) {
     options_.verb = arguments[0];
     return UsageError("there is no verb " + arguments[1]);
   }

@@ -32,7 +32,12 @@ class CommandLine {
   void AddRun();
   void AddGhostVerbs();
   void AddOthers();
-  void AddImages();  // command_line_images.cc
+  void AddImages();      // command_line_images.cc
+  void AddAgentVerbs();  // command_line_agent.cc
+  void AddOps();
+  void AddSchedule();
+  void AddNode(CLI::App* verb);
+  CLI::App* AddBranch(const char* name, const char* what, const char* examples);
   static bool HasVerb(const CLI::App& parent, const std::string& name);
   void NoteVerb();
   Outcome TakeProgram();
@@ -43,6 +48,7 @@ class CommandLine {
   CLI::App app_;
   Options options_;
   std::string gpus_, deadline_, grace_, wait_low_;  // as given, before they are understood
+  std::string every_, mtbf_, keep_every_, backoff_;
 };
 
 }  // namespace stasis

@@ -22,6 +22,7 @@ struct VerbDescription {
   std::vector<std::string> positional_values;
   bool takes_task = false;
   bool takes_image = false;
+  bool takes_operation = false;
   bool takes_file = false;
   bool takes_program = false;
   bool has_verbs = false;
@@ -50,6 +51,7 @@ void Describe(const CLI::Option& option, VerbDescription* verb) {
     std::string kind = option.get_name();
     verb->takes_image = verb->takes_image || kind == "IMAGE";
     verb->takes_file = verb->takes_file || kind == "FILE";
+    verb->takes_operation = verb->takes_operation || kind == "OPERATION";
     verb->takes_task = verb->takes_task || kind == "IMAGE" || kind == "NAME";
   }
   for (const std::string& name : option.get_snames())
@@ -96,6 +98,7 @@ std::vector<std::string> Sources(const VerbDescription& verb) {
   std::vector<std::string> sources;
   if (verb.takes_task) sources.push_back("stasis complete-tasks");
   if (verb.takes_image) sources.push_back("stasis complete-images");
+  if (verb.takes_operation) sources.push_back("stasis complete-operations");
   return sources;
 }
 

@@ -1,10 +1,8 @@
 #include "cli/foreground.h"
 
-#include <fmt/format.h>
-
 #include <csignal>
-#include <cstring>
 
+#include "cli/stay.h"
 #include "coordinator/node/ghost_client.h"
 
 namespace stasis {
@@ -23,38 +21,6 @@ void PassOn(const ForegroundTask& task, int signal, Context& context) {
   if (!sent.ok()) context.reporter.Note("cannot end it: " + sent.ToString());
 }
 
-int ReportEnd(const ForegroundTask& task, const FollowResult& result, Context& context) {
-  const TaskView& view = result.view;
-  Json fields = task.fields;
-  fields["state"] = TaskConditionName(view.condition);
-  fields["managed"] = result.managed;
-  fields["log"] = task.paths.File("output.log");
-  int exit_code = view.exit_code;
-  switch (view.condition) {
-    case TaskCondition::kExited:
-      fields["exit_code"] = view.exit_code;
-      break;
-    case TaskCondition::kCheckpointed:
-      exit_code = kExitCheckpointed;
-      fields["image"] = view.last_image;
-      context.reporter.Note(
-          fmt::format("{0} was stopped by checkpoint {1}; `stasis restore {0}` brings it back",
-                      task.paths.name, view.last_image));
-      break;
-    default:
-      exit_code = 128 + view.signal;
-      fields["signal"] = view.signal;
-      context.reporter.Note(fmt::format("{} was ended by signal {} ({})", task.paths.name, view.signal,
-                                        strsignal(view.signal)));
-  }
-  if (task.expect_managed && !result.managed) {
-    context.reporter.Note(
-        task.paths.name +
-        " was unmanaged: it made no CUDA call that Stasis saw, so it could not have been paused");
-  }
-  return context.reporter.DoneWith(exit_code, fields, "");
-}
-
 }  // namespace
 
 int StayInForeground(const ForegroundTask& task, TaskFollower& follower, SignalSource& signals,
@@ -68,7 +34,9 @@ int StayInForeground(const ForegroundTask& task, TaskFollower& follower, SignalS
     return context.reporter.Fail(std::move(result).status().WithContext("follow " + task.paths.name),
                                  "the task goes on; `stasis logs -f " + task.paths.name + "` follows it");
   }
-  return ReportEnd(task, *result, context);
+  return ReportTaskEnd({task.paths.name, task.paths.File("output.log"), result->view, result->managed,
+                        task.expect_managed, task.fields},
+                       context.reporter);
 }
 
 }  // namespace stasis

@@ -15,6 +15,7 @@
 #include "base/fd.h"
 #include "base/status.h"
 #include "cli/follow.h"
+#include "cli/stay.h"
 #include "coordinator/node/layout.h"
 #include "coordinator/node/task.h"
 
@@ -33,14 +34,6 @@ class RankLines {
  private:
   std::string prefix_;
   std::string kept_;
-};
-
-struct RankEnd {
-  int rank = 0;
-  TaskView view;
-  double time = 0;         // seconds since 1970; 0: not known
-  bool cancelled = false;  // by `stasis cancel`
-  bool managed = false;    // a process of the rank made a control socket while it was followed
 };
 
 struct JobFollowOptions {

@@ -5,9 +5,9 @@
 #include <random>
 #include <set>
 
+#include "cli/describe.h"
 #include "cli/job_foreground.h"
 #include "coordinator/node/job.h"
-#include "coordinator/node/values.h"
 
 namespace stasis {
 namespace {
@@ -81,9 +81,7 @@ JobRequest RequestOf(const Options& options, Verb verb) {
   return request;
 }
 
-using Describe = std::string (*)(const JobRecord& record, const Json& result);
-
-int AskAndReport(const Options& options, const JobRequest& request, Describe describe, Context& context) {
+int AskAndReport(const Options& options, const JobRequest& request, Context& context) {
   context.reporter.set_task(options.name);
   Result<JobRecord> record = ReadJobRecord(context.folders.state, options.name);
   if (!record.ok()) return context.reporter.Fail(record.status());
@@ -91,49 +89,7 @@ int AskAndReport(const Options& options, const JobRequest& request, Describe des
   if (!signals.ok()) return context.reporter.Fail(signals.status());
   Json result = Ask(*record, request, *signals, context);
   if (!BoolField(result, "ok")) return context.reporter.FailWith(result);
-  return context.reporter.Done(result, describe(*record, result));
-}
-
-std::string Ms(const Json& result, const char* key) { return MillisecondsText(NumberField(result, key)); }
-std::string Bytes(const Json& result, const char* key) {
-  return SizeText(static_cast<uint64_t>(IntegerField(result, key)));
-}
-std::string Ranks(const JobRecord& record) {
-  return fmt::format("{} rank{}", record.ranks(), record.ranks() == 1 ? "" : "s");
-}
-std::string Attempts(const Json& result) {
-  int64_t attempts = IntegerField(result, "attempts");
-  return attempts > 1 ? fmt::format(", in attempt {}", attempts) : "";
-}
-
-std::string DescribePause(const JobRecord& record, const Json& result) {
-  return fmt::format("{} is paused after {}{}: {} of device memory of its {} held in {}", record.name,
-                     Ms(result, "pause_ms"), Attempts(result), Bytes(result, "device_bytes"), Ranks(record),
-                     TextField(result, "residency"));
-}
-
-std::string DescribeResume(const JobRecord& record, const Json& result) {
-  return fmt::format("{} runs on after {}", record.name, Ms(result, "total_ms"));
-}
-
-std::string DescribeCheckpoint(const JobRecord& record, const Json& result) {
-  std::string after = "they stood still for " + Ms(result, "standstill_ms");
-  if (BoolField(result, "stopped"))
-    after = "it is ended; `stasis restore " + record.name + "` brings it back";
-  return fmt::format("{}: image {} of {} and {}, {} of it new to the store, after {}{}; {}", record.name,
-                     TextField(result, "image"), Ranks(record), Bytes(result, "image_bytes"),
-                     Bytes(result, "added_bytes"), Ms(result, "total_ms"), Attempts(result), after);
-}
-
-std::string DescribeMigrate(const JobRecord& record, const Json& result) {
-  return fmt::format("the {} of {} are on other GPUs now; they stood still for {}, {} moved{}", Ranks(record),
-                     record.name, Ms(result, "standstill_ms"), Bytes(result, "device_bytes"),
-                     Attempts(result));
-}
-
-std::string DescribeCancel(const JobRecord& record, const Json& result) {
-  if (TextField(result, "what") == "operation") return "the operation on " + record.name + " is given up";
-  return fmt::format("{} is ended", record.name);
+  return context.reporter.Done(result, DescribeResult(options.verb, record->name, result));
 }
 
 std::vector<TaskPaths> TasksOf(const JobRecord& record, const Folders& folders) {
@@ -168,11 +124,11 @@ int JobPauseVerb(const Options& options, Context& context) {
   JobRequest request = RequestOf(options, Verb::kPause);
   request.fields["residency"] = options.residency;
   if (options.no_freeze) request.fields["freeze"] = false;
-  return AskAndReport(options, request, DescribePause, context);
+  return AskAndReport(options, request, context);
 }
 
 int JobResumeVerb(const Options& options, Context& context) {
-  return AskAndReport(options, RequestOf(options, Verb::kResume), DescribeResume, context);
+  return AskAndReport(options, RequestOf(options, Verb::kResume), context);
 }
 
 int JobCheckpointVerb(const Options& options, Context& context) {
@@ -181,11 +137,11 @@ int JobCheckpointVerb(const Options& options, Context& context) {
   request.fields["snapshot"] = options.snapshot;
   request.fields["device_hash"] = options.device_hash;
   request.fields["snapshot_host_percent"] = options.snapshot_host_share;
-  return AskAndReport(options, request, DescribeCheckpoint, context);
+  return AskAndReport(options, request, context);
 }
 
 int JobMigrateVerb(const Options& options, Context& context) {
-  return AskAndReport(options, RequestOf(options, Verb::kMigrate), DescribeMigrate, context);
+  return AskAndReport(options, RequestOf(options, Verb::kMigrate), context);
 }
 
 int JobCancelVerb(const Options& options, Context& context) {
@@ -195,7 +151,7 @@ int JobCancelVerb(const Options& options, Context& context) {
     request.fields["grace_ms"] =
         std::chrono::duration_cast<std::chrono::milliseconds>(*options.grace).count();
   }
-  return AskAndReport(options, request, DescribeCancel, context);
+  return AskAndReport(options, request, context);
 }
 
 int JobRestoreVerb(const ImageName& image, const Options& options, Context& context) {
@@ -218,17 +174,18 @@ int JobRestoreVerb(const ImageName& image, const Options& options, Context& cont
   if (!follower.ok()) return reporter.Fail(follower.status());
   Json result = Ask(*record, request, *signals, context);
   if (!BoolField(result, "ok")) return reporter.FailWith(result);
-  std::string text = fmt::format("{} runs again from image {} after {}", record->name,
-                                 TextField(result, "image"), Ms(result, "total_ms"));
+  std::string text = DescribeResult("restore", record->name, result);
   if (options.detach) return reporter.Done(result, text);
   reporter.Note(text);
   return StayWithRestored(*record, result, *follower, *signals, context);
 }
 
 Status CheckNoJobOptions(const Options& options) {
-  const char* option = options.attempts > 0 ? "--attempts" : !options.nodes.empty() ? "--nodes" : nullptr;
+  const char* option = options.attempts > 0     ? "attempts are"
+                       : !options.nodes.empty() ? "--nodes is"
+                                                : nullptr;
   if (option == nullptr) return Status();
-  return Errorf(StatusCode::kInvalidArgument, "%s is for jobs of several ranks", option);
+  return Errorf(StatusCode::kInvalidArgument, "%s for jobs of several ranks", option);
 }
 
 }  // namespace stasis

@@ -14,6 +14,8 @@ struct Options {
   std::string verb;
   bool json = false;
   bool quiet = false;
+  std::string node;       // endpoint of the agent to ask; empty: not given
+  bool embedded = false;  // ask none
 
   // run
   std::string name;  // of the task; of the other verbs, too
@@ -48,11 +50,27 @@ struct Options {
   std::string file;                 // images export, import
   std::string as;                   // images import
 
-  bool all = false;                // ps, images ls
-  bool show_ranks = false;         // ps
-  bool follow = false;             // logs
-  bool force = false;              // images rm
-  std::string shell;               // completion
+  bool all = false;              // ps, images ls
+  bool show_ranks = false;       // ps
+  bool follow = false;           // logs
+  bool force = false;            // images rm
+  std::string shell;             // completion
+  std::string below;             // verb below `ops`, `schedule`: ls, show, ...
+  bool running = false;          // ops ls
+  int limit = 20;                // ops ls
+  std::string to;                // migrate: another node
+  std::string precopy = "auto";  // migrate, to another node
+
+  // schedule set
+  std::optional<Duration> every;
+  std::string cron;
+  std::optional<Duration> mtbf;
+  int keep = 0;  // 0: not given
+  std::optional<Duration> keep_every;
+  double budget = 0;  // percent; 0: none
+  int max_restarts = 0;
+  std::optional<Duration> backoff;
+  bool suspended = false;
   std::vector<std::string> paths;  // probe-driver
 };
 

@@ -116,8 +116,8 @@ int Reporter::Fail(const Status& status, const std::string& remedy, int exit_cod
   return exit_code;
 }
 
-int Reporter::FailWith(const Json& result) {
-  int exit_code = ExitCodeOf(StatusCodeByName(TextField(result, "code")));
+int Reporter::FailWith(const Json& result, int exit_code) {
+  if (exit_code < 0) exit_code = ExitCodeOf(StatusCodeByName(TextField(result, "code")));
   Json failure = result;
   failure["exit_code"] = exit_code;
   PrintFailure(failure);

@@ -44,7 +44,7 @@ class Reporter {
   // Ends with a failure. `exit_code` < 0: what belongs to the status.
   int Fail(const Status& status, const std::string& remedy = "", int exit_code = -1);
   // The same for a ghost's failure result (docs/ghost-protocol.md).
-  int FailWith(const Json& result);
+  int FailWith(const Json& result, int exit_code = -1);
 
  private:
   void ClearBar();

@@ -78,7 +78,7 @@ int Start(const JobRecord& record, JobClaim claim, const Options& options, const
   // The record last: a job is there as a whole or not at all.
   if (started.ok()) started = WriteJobRecord(context.folders.state, record);
   if (started.ok()) started = LetGoAll(*tasks);
-  if (!started.ok()) return FailExecute(started, reporter);
+  if (!started.ok()) return FailRun(started, "", reporter);
   Json ranks = RanksJson(record, claim, *tasks);
   claim.Keep();
   job.fields = {{"job", record.name},
@@ -108,13 +108,13 @@ int FreePortMain() {
 
 int RunJob(const Options& options, Context& context, const TaskPlan& plan) {
   Result<std::vector<JobNode>> nodes = NodesOf(options);
-  if (!nodes.ok()) return context.reporter.Fail(nodes.status());
+  if (!nodes.ok()) return FailRun(nodes.status(), "", context.reporter);
   Result<JobRecord> record = PlanJob(*std::move(nodes), options.master_port, plan, context);
-  if (!record.ok()) return context.reporter.Fail(record.status());
+  if (!record.ok()) return FailRun(record.status(), "", context.reporter);
   Result<JobClaim> claim = ClaimName(options, context.folders, record->ranks());
   if (!claim.ok()) {
     bool clash = claim.status().code() == StatusCode::kAlreadyExists;
-    return context.reporter.Fail(claim.status(), clash ? ClashRemedy(context.folders, options.name) : "");
+    return FailRun(claim.status(), clash ? ClashRemedy(context.folders, options.name) : "", context.reporter);
   }
   record->name = claim->name();
   return Start(*record, std::move(*claim), options, plan, context);

@@ -6,6 +6,7 @@
 #include "cli/foreground.h"
 #include "cli/run_job.h"
 #include "cli/verbs.h"
+#include "coordinator/job_result.h"
 #include "coordinator/node/program.h"
 #include "coordinator/node/subprocess.h"
 #include "coordinator/node/task_claim.h"
@@ -13,6 +14,8 @@
 
 namespace stasis {
 namespace {
+
+constexpr char kMissingRemedy[] = "`stasis doctor` shows what is missing";
 
 Result<TaskClaim> ClaimName(const Options& options, const Folders& folders) {
   if (!options.name.empty()) return TaskClaim::Make(folders, options.name);
@@ -30,12 +33,12 @@ int Start(const Options& options, Context& context, const TaskPlan& plan, TaskCl
   Result<TaskFollower> follower = TaskFollower::Create(paths);
   if (!follower.ok()) return reporter.Fail(follower.status());
   Status written = WriteTaskFile(start, plan);
-  if (!written.ok()) return reporter.Fail(written);
+  if (!written.ok()) return FailRun(written, "", reporter);
   for (const std::string& note : PlanNotes(plan, "task " + paths.name)) reporter.Note(note);
   Result<PendingTask> task = StartTask(start, plan, context);
   Status started = task.status();
   if (started.ok()) started = task->LetGo();
-  if (!started.ok()) return FailExecute(started, reporter);
+  if (!started.ok()) return FailRun(started, "", reporter);
   claim.Keep();
   Json fields = {
       {"pid", task->init().pid}, {"device", plan.device.kind}, {"driver", plan.device.driver.path}};
@@ -52,16 +55,25 @@ int RunTask(const Options& options, Context& context, const TaskPlan& plan) {
   Result<TaskClaim> claim = ClaimName(options, context.folders);
   if (!claim.ok()) {
     bool clash = claim.status().code() == StatusCode::kAlreadyExists;
-    return context.reporter.Fail(claim.status(), clash ? ClashRemedy(context.folders, options.name) : "");
+    return FailRun(claim.status(), clash ? ClashRemedy(context.folders, options.name) : "", context.reporter);
   }
   return Start(options, context, plan, std::move(*claim));
 }
 
 }  // namespace
 
-int FailExecute(const Status& status, Reporter& reporter) {
-  bool executed = std::string_view(status.message()).find("execute ") == 0;
-  return reporter.Fail(status, "", executed ? kExitCannotExecute : -1);
+int ExitCodeOfRun(const Json& failure) {
+  StatusCode code = StatusCodeByName(TextField(failure, "code"));
+  std::string message = TextField(failure, "message");
+  if (code == StatusCode::kNotFound) return kExitNoProgram;
+  if (message.starts_with("execute ") || message.ends_with(" cannot be executed")) return kExitCannotExecute;
+  bool no_driver = code == StatusCode::kUnavailable && TextField(failure, "remedy") == kMissingRemedy;
+  return no_driver ? kExitFailed : ExitCodeOf(code);
+}
+
+int FailRun(const Status& status, const std::string& remedy, Reporter& reporter) {
+  Json failure = FailureJson("run", status, remedy);
+  return reporter.FailWith(failure, ExitCodeOfRun(failure));
 }
 
 int RunVerb(const Options& options, Context& context) {
@@ -75,17 +87,14 @@ int RunVerb(const Options& options, Context& context) {
   spec.managed = options.managed;
   spec.gpus = options.gpus;
   Result<std::string> program = FindProgram(options.program[0], EnvironmentValue(spec.environment, "PATH"));
-  if (!program.ok()) {
-    bool missing = program.status().code() == StatusCode::kNotFound;
-    return context.reporter.Fail(program.status(), "", missing ? kExitNoProgram : kExitCannotExecute);
-  }
+  if (!program.ok()) return FailRun(program.status(), "", context.reporter);
   spec.executable = *program;
   Result<TaskPlan> plan = PlanTask(std::move(spec), context);
   if (!plan.ok()) {
-    bool missing = plan.status().code() == StatusCode::kNotFound;
-    // 3 would say that there is no such task.
-    return context.reporter.Fail(plan.status(), missing ? "`stasis doctor` shows what is missing" : "",
-                                 missing ? kExitFailed : -1);
+    if (plan.status().code() != StatusCode::kNotFound) return FailRun(plan.status(), "", context.reporter);
+    // NOT_FOUND would say that there is no such program.
+    return FailRun(Status(StatusCode::kUnavailable, std::string(plan.status().message())), kMissingRemedy,
+                   context.reporter);
   }
   bool job = options.ranks > 0 || !options.nodes.empty();
   return job ? RunJob(options, context, *plan) : RunTask(options, context, *plan);

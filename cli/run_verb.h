@@ -1,4 +1,4 @@
-// What `run` says of a program that could not be executed.
+// What `run` says of a program that could not be started.
 #ifndef CLI_RUN_VERB_H_
 #define CLI_RUN_VERB_H_
 
@@ -7,8 +7,11 @@
 
 namespace stasis {
 
-// Ends with the failure of PendingTask::LetGo().
-int FailExecute(const Status& status, Reporter& reporter);
+// Of a failure in the form of a ghost's: 127 and 126 where the program is not there or cannot be executed, 1
+// where there is no driver for it, else that of its code.
+int ExitCodeOfRun(const Json& failure);
+// Ends with a failure of `run`.
+int FailRun(const Status& status, const std::string& remedy, Reporter& reporter);
 
 }  // namespace stasis
 

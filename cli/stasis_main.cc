@@ -6,8 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "cli/agent_verbs.h"
 #include "cli/command_line.h"
 #include "cli/completion.h"
+#include "cli/node_choice.h"
 #include "cli/run_job.h"
 #include "cli/verbs.h"
 #include "coordinator/job_record.h"
@@ -17,26 +19,49 @@
 namespace stasis {
 namespace {
 
+using VerbFunction = int (*)(const Options&, Context&);
+
 struct Verb {
   const char* name;
-  int (*run)(const Options&, Context&);
+  VerbFunction here;   // by this process; null: needs an agent
+  VerbFunction agent;  // by an agent; null: is about this machine
 };
 
 constexpr Verb kVerbs[] = {
-    {"run", RunVerb},
-    {"ps", PsVerb},
-    {"logs", LogsVerb},
-    {"rm", RmVerb},
-    {"pause", PauseVerb},
-    {"resume", ResumeVerb},
-    {"checkpoint", CheckpointVerb},
-    {"restore", RestoreVerb},
-    {"migrate", MigrateVerb},
-    {"cancel", CancelVerb},
-    {"images", ImagesVerb},
-    {"doctor", DoctorVerb},
-    {"sim", SimVerb},
+    {"run", RunVerb, AgentRunVerb},
+    {"ps", PsVerb, AgentPsVerb},
+    {"logs", LogsVerb, AgentLogsVerb},
+    {"rm", RmVerb, AgentRmVerb},
+    {"pause", PauseVerb, AgentPauseVerb},
+    {"resume", ResumeVerb, AgentResumeVerb},
+    {"checkpoint", CheckpointVerb, AgentCheckpointVerb},
+    {"restore", RestoreVerb, AgentRestoreVerb},
+    {"migrate", MigrateVerb, AgentMigrateVerb},
+    {"cancel", CancelVerb, AgentCancelVerb},
+    {"ops", nullptr, OpsVerb},
+    {"schedule", nullptr, ScheduleVerb},
+    {"images", ImagesVerb, nullptr},
+    {"doctor", DoctorVerb, nullptr},
+    {"sim", SimVerb, nullptr},
+    {"top", TopVerb, nullptr},  // finds its agents itself
 };
+
+int RunVerbOf(const Verb& verb, const Options& options, Context& context) {
+  if (verb.agent == nullptr) return verb.here(options, context);
+  Result<std::string> node = ChooseNode(options, context.folders);
+  if (!node.ok()) return context.reporter.Fail(node.status());
+  context.node = *node;
+  if (context.node.empty()) {
+    bool needs_agent = verb.here == nullptr || !options.to.empty();
+    if (!needs_agent) return verb.here(options, context);
+    return context.reporter.Fail(Status(StatusCode::kUnavailable, "no agent runs here"),
+                                 "start stasisd, or name one with --node");
+  }
+  const char* option = EmbeddedOption(options);
+  if (option == nullptr) return verb.agent(options, context);
+  return context.reporter.Fail(Errorf(StatusCode::kUnsupported, "an agent does not take %s", option),
+                               "with --embedded this command does it itself, on this machine");
+}
 
 int CompleteTasks() {
   for (const std::string& name : ListTasks(FindFolders())) std::printf("%s\n", name.c_str());
@@ -63,6 +88,13 @@ int CompleteImages() {
   return kExitOk;
 }
 
+int CompleteOperations() {
+  Result<std::string> node = ChooseNode(Options(), FindFolders());
+  if (!node.ok() || node->empty()) return kExitOk;
+  for (const std::string& id : OperationIds(*node)) std::printf("%s\n", id.c_str());
+  return kExitOk;
+}
+
 bool WantsJson(const std::vector<std::string>& arguments) {
   for (const std::string& argument : arguments) {
     if (argument == "--") return false;
@@ -73,7 +105,8 @@ bool WantsJson(const std::vector<std::string>& arguments) {
 
 // As a user would write it.
 std::string FullVerb(const Options& options) {
-  return options.images_verb.empty() ? options.verb : options.verb + " " + options.images_verb;
+  std::string below = options.images_verb + options.below;
+  return below.empty() ? options.verb : options.verb + " " + below;
 }
 
 int SayOutcome(const CommandLine::Outcome& outcome, const std::string& verb, bool json) {
@@ -94,14 +127,15 @@ int Main(const std::vector<std::string>& arguments) {
   if (options.verb == "free-port") return FreePortMain();
   if (options.verb == "complete-tasks") return CompleteTasks();
   if (options.verb == "complete-images") return CompleteImages();
+  if (options.verb == "complete-operations") return CompleteOperations();
   if (options.verb == "completion") {
     std::fputs(CompletionScript(line.app(), options.shell).c_str(), stdout);
     return kExitOk;
   }
   Reporter reporter({options.json, options.quiet, isatty(STDERR_FILENO) == 1}, FullVerb(options));
-  Context context{{FindFolders(), FindOwnFiles()}, reporter};
+  Context context{{FindFolders(), FindOwnFiles()}, reporter, ""};
   for (const Verb& verb : kVerbs) {
-    if (options.verb == verb.name) return verb.run(options, context);
+    if (options.verb == verb.name) return RunVerbOf(verb, options, context);
   }
   return reporter.Fail(Status(StatusCode::kInternal, "the verb is not built in"));
 }

@@ -1,14 +1,13 @@
 // The verbs that a task's ghost carries out: each is one request, its events shown as progress, and its
 // result.
-#include <fmt/format.h>
-
+#include "cli/describe.h"
 #include "cli/foreground.h"
 #include "cli/job_verbs.h"
 #include "cli/verbs.h"
+#include "coordinator/job_result.h"
 #include "coordinator/node/ghost_client.h"
 #include "coordinator/node/image_names.h"
 #include "coordinator/node/job.h"
-#include "coordinator/node/values.h"
 
 namespace stasis {
 namespace {
@@ -53,78 +52,40 @@ Result<TaskFacts> FindTask(const std::string& name, Context& context) {
 }
 
 int FailRank(const Status& alone, const Json& task, const Options& options, Context& context) {
-  return context.reporter.Fail(alone, RankRemedy(task, options.verb));
+  return context.reporter.FailWith(FailureJson(options.verb, alone, RankRemedy(task, options.verb)));
 }
 
-int FailUnknown(const Status& status, Context& context) {
+int FailUnknown(const Status& status, const Options& options, Context& context) {
   bool unknown = status.code() == StatusCode::kNotFound;
-  return context.reporter.Fail(status, unknown ? "`stasis ps --all` lists the tasks" : "");
+  return context.reporter.FailWith(
+      FailureJson(options.verb, status, unknown ? "`stasis ps --all` lists the tasks" : ""));
 }
 
-int FailEnded(const std::string& name, const TaskView& view, Context& context) {
+int FailEnded(const Options& options, const TaskView& view, Context& context) {
+  const std::string& name = options.name;
   std::string remedy;
   if (!view.last_image.empty())
     remedy = "`stasis restore " + name + "` brings it back from image " + view.last_image;
-  return context.reporter.Fail(Errorf(StatusCode::kFailedPrecondition, "%s does not run: it is %s",
-                                      name.c_str(), TaskConditionName(view.condition)),
-                               remedy);
+  Status status = Errorf(StatusCode::kFailedPrecondition, "%s does not run: it is %s", name.c_str(),
+                         TaskConditionName(view.condition));
+  return context.reporter.FailWith(FailureJson(options.verb, status, remedy));
 }
 
-std::string Ms(const Json& result, const char* key) { return MillisecondsText(NumberField(result, key)); }
-std::string Bytes(const Json& result, const char* key) {
-  return SizeText(static_cast<uint64_t>(IntegerField(result, key)));
-}
-
-using Describe = std::string (*)(const std::string& name, const Json& result);
-
-int AskAndReport(const Options& options, const Json& request, Describe describe, Context& context) {
+int AskAndReport(const Options& options, const Json& request, Context& context) {
   Status plain = CheckNoJobOptions(options);
-  if (!plain.ok()) return context.reporter.Fail(plain);
+  if (!plain.ok()) return FailUnknown(plain, options, context);
   Result<TaskFacts> facts = FindTask(options.name, context);
-  if (!facts.ok()) return FailUnknown(facts.status(), context);
+  if (!facts.ok()) return FailUnknown(facts.status(), options, context);
   Status alone = RefuseRank(TaskPaths(context.folders, options.name), facts->task, options.verb);
   if (!alone.ok()) return FailRank(alone, facts->task, options, context);
   TaskView view = DeriveCondition(*facts);
-  if (!IsLive(view.condition)) return FailEnded(options.name, view, context);
+  if (!IsLive(view.condition)) return FailEnded(options, view, context);
   Result<SignalSource> signals = SignalSource::Create();
   if (!signals.ok()) return context.reporter.Fail(signals.status());
   Result<Answer> answer = Ask(TaskPaths(context.folders, options.name), request, *signals, context);
   if (!answer.ok()) return context.reporter.Fail(answer.status());
   if (!answer->ok()) return context.reporter.FailWith(answer->result);
-  return context.reporter.Done(answer->result, describe(options.name, answer->result));
-}
-
-std::string DescribePause(const std::string& name, const Json& result) {
-  return fmt::format("{} is paused after {}: {} of device memory held in {}", name, Ms(result, "pause_ms"),
-                     Bytes(result, "device_bytes"), TextField(result, "residency"));
-}
-
-std::string DescribeResume(const std::string& name, const Json& result) {
-  return fmt::format("{} runs on after {}", name, Ms(result, "resume_ms"));
-}
-
-std::string DescribeCheckpoint(const std::string& name, const Json& result) {
-  std::string after = "it stood still for " + Ms(result, "standstill_ms");
-  if (BoolField(result, "stopped")) after = "it is ended; `stasis restore " + name + "` brings it back";
-  return fmt::format("{}: image {} of {}, {} of it new to the store, after {}; {}", name,
-                     TextField(result, "image"), Bytes(result, "image_bytes"), Bytes(result, "added_bytes"),
-                     Ms(result, "total_ms"), after);
-}
-
-std::string DescribeMigrate(const std::string& name, const Json& result) {
-  return fmt::format("{} is on GPU {} now; it stood still for {}, {} moved", name,
-                     GpuListText(IntegersField(result, "gpus")), Ms(result, "standstill_ms"),
-                     Bytes(result, "device_bytes"));
-}
-
-std::string DescribeCancel(const std::string& name, const Json& result) {
-  if (TextField(result, "what") == "operation") return "the operation on " + name + " is given up";
-  return fmt::format("{} is ended", name);
-}
-
-std::string DescribeRestore(const std::string& name, const Json& result) {
-  return fmt::format("{} runs again from image {} after {}", name, TextField(result, "image"),
-                     Ms(result, "total_ms"));
+  return context.reporter.Done(answer->result, DescribeResult(options.verb, options.name, answer->result));
 }
 
 int StayWithRestored(const TaskPaths& paths, const Json& result, TaskFollower& follower,
@@ -143,12 +104,12 @@ int PauseVerb(const Options& options, Context& context) {
   Json request = Request(options, "pause");
   request["residency"] = options.residency;
   if (options.no_freeze) request["freeze"] = false;
-  return AskAndReport(options, request, DescribePause, context);
+  return AskAndReport(options, request, context);
 }
 
 int ResumeVerb(const Options& options, Context& context) {
   if (IsJob(context.folders, options.name)) return JobResumeVerb(options, context);
-  return AskAndReport(options, Request(options, "resume"), DescribeResume, context);
+  return AskAndReport(options, Request(options, "resume"), context);
 }
 
 int CheckpointVerb(const Options& options, Context& context) {
@@ -158,12 +119,12 @@ int CheckpointVerb(const Options& options, Context& context) {
   request["snapshot"] = options.snapshot;
   request["device_hash"] = options.device_hash;
   request["snapshot_host_percent"] = options.snapshot_host_share;
-  return AskAndReport(options, request, DescribeCheckpoint, context);
+  return AskAndReport(options, request, context);
 }
 
 int MigrateVerb(const Options& options, Context& context) {
   if (IsJob(context.folders, options.name)) return JobMigrateVerb(options, context);
-  return AskAndReport(options, Request(options, "migrate"), DescribeMigrate, context);
+  return AskAndReport(options, Request(options, "migrate"), context);
 }
 
 int CancelVerb(const Options& options, Context& context) {
@@ -172,7 +133,7 @@ int CancelVerb(const Options& options, Context& context) {
   if (options.grace) {
     request["grace_ms"] = std::chrono::duration_cast<std::chrono::milliseconds>(*options.grace).count();
   }
-  return AskAndReport(options, request, DescribeCancel, context);
+  return AskAndReport(options, request, context);
 }
 
 int RestoreVerb(const Options& options, Context& context) {
@@ -181,9 +142,9 @@ int RestoreVerb(const Options& options, Context& context) {
   if (!choice.ok()) return reporter.Fail(choice.status());
   if (IsJob(context.folders, choice->task)) return JobRestoreVerb(*choice, options, context);
   Status plain = CheckNoJobOptions(options);
-  if (!plain.ok()) return reporter.Fail(plain);
+  if (!plain.ok()) return FailUnknown(plain, options, context);
   Result<TaskFacts> facts = FindTask(choice->task, context);
-  if (!facts.ok()) return FailUnknown(facts.status(), context);
+  if (!facts.ok()) return FailUnknown(facts.status(), options, context);
   TaskPaths paths(context.folders, choice->task);
   Status alone = RefuseRank(paths, facts->task, options.verb);
   if (!alone.ok()) return FailRank(alone, facts->task, options, context);
@@ -198,7 +159,7 @@ int RestoreVerb(const Options& options, Context& context) {
   Result<Answer> answer = Ask(paths, request, *signals, context);
   if (!answer.ok()) return reporter.Fail(answer.status());
   if (!answer->ok()) return reporter.FailWith(answer->result);
-  std::string text = DescribeRestore(paths.name, answer->result);
+  std::string text = DescribeResult("restore", paths.name, answer->result);
   if (options.detach) return reporter.Done(answer->result, text);
   reporter.Note(text);
   return StayWithRestored(paths, answer->result, *follower, *signals, context);

@@ -13,6 +13,8 @@ namespace stasis {
 
 struct Context : Site {
   Reporter& reporter;
+  // Endpoint of the agent that does the work; empty: this process does it itself.
+  std::string node = "";
 };
 
 int RunVerb(const Options& options, Context& context);

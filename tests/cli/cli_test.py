@@ -3,111 +3,15 @@
 import json
 import os
 import re
-import select
-import shutil
 import signal
 import subprocess
-import tempfile
 import unittest
 
-from softgpu import Node, built, die_with_parent
+from site_of_tests import SECONDS, STASIS, Command, Site
+from softgpu import built
 
-STASIS = built("bin/stasis")
 COUNTER = built("samples/counter")
 NOBODY = 65534
-SECONDS = 120
-
-
-class Command:
-    """A `stasis` that runs, with its output read as it comes."""
-
-    def __init__(self, site, *arguments, user=None, **environment):
-        command = [STASIS, *arguments]
-        if user is not None:
-            command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *command]
-        self.process = subprocess.Popen(command, env=site.env(**environment), cwd=site.work, stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=die_with_parent)
-
-    def line(self):
-        if not select.select([self.process.stdout], [], [], SECONDS)[0]:
-            raise AssertionError("no line of output")
-        return self.process.stdout.readline().decode()
-
-    def signal(self, number):
-        self.process.send_signal(number)
-
-    def finish(self):
-        out, err = self.process.communicate(timeout=SECONDS)
-        return self.process.returncode, out.decode(), err.decode()
-
-
-class Site:
-    """Folders and a softgpu node for one test. Another `user` gets a daemon that starts by itself and ends unused."""
-
-    def __init__(self, user=None):
-        self.node = Node("--memory", "256MiB")
-        self.user = user
-
-    def __enter__(self):
-        self.node.__enter__()
-        self.folder = tempfile.mkdtemp(prefix="stasis-cli-")
-        self.state = os.path.join(self.folder, "state")
-        self.work = os.path.join(self.folder, "work")
-        os.mkdir(self.work)
-        if self.user is not None:
-            os.chown(self.folder, self.user, self.user)
-            os.chown(self.work, self.user, self.user)
-        return self
-
-    def __exit__(self, *_):
-        for task in self.json("ps")[1]["tasks"]:
-            end_task(task)
-        self.node.__exit__()
-        shutil.rmtree(self.folder)
-
-    def env(self, **extra):
-        env = self.node.env()
-        del env["LD_LIBRARY_PATH"]
-        env.update(STASIS_STATE_DIR=self.state, STASIS_RUN_DIR=os.path.join(self.folder, "run"), HOME=self.work)
-        if self.user is not None:
-            env.update(SOFTGPU_SOCKET=os.path.join(self.folder, "node", "softgpud.sock"), SOFTGPU_AUTOSTART="1",
-                       SOFTGPU_IDLE_EXIT="5")
-        env.update(extra)
-        return env
-
-    def start(self, *arguments, **extra):
-        return Command(self, *arguments, user=self.user, **extra)
-
-    def call(self, *arguments, **extra):
-        return self.start(*arguments, **extra).finish()
-
-    def json(self, verb, *arguments, **extra):
-        """(exit code, document)"""
-        code, out, _ = self.call(verb, "--json", *arguments, **extra)
-        return code, json.loads(out)
-
-    def task(self, name, file):
-        with open(os.path.join(self.state, "tasks", name, file), encoding="utf-8") as text:
-            return json.load(text) if file.endswith(".json") else text.read()
-
-    def listed(self, name):
-        entries = [entry for entry in self.json("ps", "--all")[1]["tasks"] if entry["name"] == name]
-        return entries[0] if entries else None
-
-
-def end_task(task):
-    """SIGKILL for a task of this test, and the wait for its end."""
-    try:
-        init = os.pidfd_open(task["init_pid"])
-    except ProcessLookupError:
-        return
-    for pid in (task["pid"], task["init_pid"]):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-    select.select([init], [], [], SECONDS)
-    os.close(init)
 
 
 class SiteTest(unittest.TestCase):

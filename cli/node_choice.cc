@@ -1,0 +1,54 @@
+#include "cli/node_choice.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "base/fd.h"
+#include "proto/rpc/endpoint.h"
+
+namespace stasis {
+
+std::string NamedNode(const Options& options) {
+  if (options.embedded) return "";
+  if (!options.node.empty()) return options.node;
+  const char* node = std::getenv("STASIS_NODE");
+  return node == nullptr ? "" : node;
+}
+
+std::string LocalNode(const Folders& folders) { return "unix:" + folders.run + "/stasisd.sock"; }
+
+bool AnswersLocally(const Folders& folders) {
+  std::string path = folders.run + "/stasisd.sock";
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) return false;
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  return socket.valid() && connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+}
+
+Result<std::string> ChooseNode(const Options& options, const Folders& folders) {
+  if (options.embedded && !options.node.empty()) {
+    return Status(StatusCode::kInvalidArgument, "--node with --embedded: which of them?");
+  }
+  std::string named = NamedNode(options);
+  if (!named.empty()) {
+    RETURN_IF_ERROR(ParseEndpoint(named).status());
+    return named;
+  }
+  if (options.embedded || EmbeddedOption(options) != nullptr || !AnswersLocally(folders)) {
+    return std::string();
+  }
+  return LocalNode(folders);
+}
+
+const char* EmbeddedOption(const Options& options) {
+  if (!options.nodes.empty()) return "--nodes";
+  if (options.verb == "restore" && options.target.starts_with('/')) return "the path of an image";
+  return nullptr;
+}
+
+}  // namespace stasis
