@@ -195,6 +195,8 @@ Result<Manifest> DescribeRunning(const TaskFacts& facts, const TaskPaths& paths,
   std::string remedy;
   ASSIGN_OR_RETURN(manifest.programs, ProgramsOf(tree, &remedy));
   manifest.files = FilesOf(tree, manifest.log);
+  // What the interposer holds open for its ghost is not in an image.
+  std::erase_if(manifest.files, [&](const auto& file) { return file.path.starts_with(paths.run + "/"); });
   manifest.members = last != nullptr ? last->members : DescribeMembers(facts, status, site);
   for (ManifestMember& member : manifest.members) {
     member.ranges.clear();

@@ -236,6 +236,22 @@ class Bench:
         return times
 
 
+def network_row(nodes, rate):
+    """What the network gives to a copy."""
+    left, right = nodes["left"], nodes["right"]
+    path, size = os.path.join(nodes.root, "disk", "random"), 16 << 20
+    with open(left.path(path), "wb") as file:
+        file.write(os.urandom(size))
+    speeds = []
+    for _ in range(RUNS):
+        begin = time.monotonic()
+        Bench(nodes, []).copy(left, right, path, path)
+        speeds.append(size * 8 / (time.monotonic() - begin) / 1e6)
+    os.remove(left.path(path))
+    os.remove(right.path(path))
+    return report.row(f"the network at {rate} Mbit/s: a copy of {size >> 20} MiB, with the programs that do it", "Mbit/s", speeds)
+
+
 def measure(nodes, name, rate, frozen):
     bench = Bench(nodes, PROGRAMS[name])
     kinds = {"never": lambda: bench.migrate("never", frozen), "always": lambda: bench.migrate("always", frozen),
@@ -279,6 +295,7 @@ def main():
     rows = []
     for rate in RATES:
         with AgentNodes(rate=rate * 1_000_000, delay=DELAY, left=DEVICE, right=DEVICE) as nodes:
+            rows.append(network_row(nodes, rate))
             nodes.start_agents()
             for name in CHOSEN:
                 for frozen in (False, True):

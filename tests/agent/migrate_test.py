@@ -59,7 +59,7 @@ class OnTwoNodes(unittest.TestCase):
         self.assertEqual(job.live_on(), {target: job.tasks}, "the program was too quick, or it is not there alone")
         told = self.nodes[source].agent.job(job.name)
         self.assertEqual(told.condition, CONDITION("CONDITION_MIGRATED"), told)
-        self.assertEqual(told.moved_to, self.nodes[target].peer)
+        self.assertEqual(told.moved_to, target)
         self.assertEqual(self.nodes[target].agent.job(job.name).condition, CONDITION("CONDITION_RUNNING"))
         return operation
 
