@@ -64,8 +64,8 @@ class Errors {
   void Add(const std::string& what, const grpc::Status& status) {
     Add(what + ": " + std::to_string(status.error_code()) + " " + status.error_message());
   }
-  void Print() const {
-    std::printf("\"errors\": {");
+  void Print(const char* name) const {
+    std::printf("\"%s\": {", name);
     const char* comma = "";
     for (const auto& [what, count] : counts_) {
       std::string text = what;
@@ -408,9 +408,9 @@ class Load {
       times->Print(name);
       std::printf(", ");
     }
-    figures_.errors.Print();
-    std::printf(", \"stream_");
-    stream_figures_.errors.Print();
+    figures_.errors.Print("errors");
+    std::printf(", ");
+    stream_figures_.errors.Print("stream_errors");
     std::printf("}\n");
   }
 
