@@ -54,6 +54,7 @@ class Moved(unittest.TestCase):
         before = job.output()
         job.verb("checkpoint", "--stop")
         job.wait()
+        job.wait_for_ghost_to_leave()  # it takes its own files away
         self.here.images("export", "job", self.exported)
         shutil.rmtree(self.here.state)
         shutil.rmtree(self.here.run_dir)

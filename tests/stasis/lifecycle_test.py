@@ -185,6 +185,7 @@ class Lifecycle(unittest.TestCase):
         job = self.stubborn("plain")
         job.verb("checkpoint", "--stop")
         job.wait()
+        job.wait_for_ghost_to_leave()  # it takes its own files away
         shutil.rmtree(self.site.run_dir)
         job.verb("restore", "--detach")
         job.verb("pause", "--residency", "host")
