@@ -209,20 +209,23 @@ void Engine::EndWaiting(const Live& live, const std::string& why) {
   End(live, FailureJson(live->verb(), Status(StatusCode::kCancelled, why), ""));
 }
 
+// Who is told of the end and then asks gets it.
 void Engine::Leave(const Live& live, const v1::Operation& ended) {
+  {
+    std::lock_guard lock(mutex_);
+    live_.erase(live->number());
+    carried_.erase(live->number());
+    auto held = held_.extract(live->number());
+    for (const std::string& job : held.empty() ? std::vector<std::string>() : held.mapped()) {
+      lanes_[job].running--;
+      if (!stopping_) ScheduleLocked(job);
+    }
+    ended_count_++;
+    ended_.notify_all();
+  }
   v1::Operation told = ended;
   told.clear_spans();
   notifier_.Post(told.id(), true, [told] { return told; });
-  std::lock_guard lock(mutex_);
-  live_.erase(live->number());
-  carried_.erase(live->number());
-  auto held = held_.extract(live->number());
-  for (const std::string& job : held.empty() ? std::vector<std::string>() : held.mapped()) {
-    lanes_[job].running--;
-    if (!stopping_) ScheduleLocked(job);
-  }
-  ended_count_++;
-  ended_.notify_all();
 }
 
 void Engine::Work() {
