@@ -70,7 +70,10 @@ class JobRun(unittest.TestCase):
         self.assertFalse(self.site.jobs()[0]["live"])
 
     def test_json_is_one_document(self):
-        status, out, _ = self.run_job("echo text; exit $RANK", "--json", ranks=2)
+        # Rank 1 fails only once the other is deaf to what ends it then.
+        deaf = os.path.join(self.site.folder.name, "deaf")
+        status, out, _ = self.run_job(f"trap '' TERM; [ $RANK = 1 ] || : > {deaf}; while [ ! -e {deaf} ]; do sleep 0.05; done; "
+                                      "echo text; exit $RANK", "--json", ranks=2)
         answer = json.loads(out)
         self.assertEqual((status, answer["exit_code"], answer["failed_rank"], answer["job"]), (1, 1, 1, "job"))
         self.assertEqual([rank["exit_code"] for rank in answer["ranks"]], [0, 1])
