@@ -181,8 +181,9 @@ class Kills(unittest.TestCase):
             for rank in job.ranks:
                 process = self.node.process(rank.task)
                 # One that has ended since lived when the agent was asked.
-                live = process and (alive(process) or rank.pid == process["init_pid"] and self.has_just_ended(job))
-                self.assertEqual(rank.pid, process["init_pid"] if live else 0, (job.name, job.text))
+                live = process and (alive(process) or rank.init_pid == process["init_pid"] and self.has_just_ended(job))
+                known = (process["init_pid"], process["pid"]) if live else (0, 0)
+                self.assertEqual((rank.init_pid, rank.pid), known, (job.name, job.text))
         for victim in self.victims:
             for task in victim.tasks:
                 count = len(programs(os.path.join(self.node.run_dir, "tasks", task), victim.sample.program))
