@@ -84,6 +84,11 @@ class FakeAgent final : public v1::Agent::Service {
     revision_++;
     changed_.notify_all();
   }
+  // Returns once the job was sent one.
+  void AwaitSignal() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return signal != 0; });
+  }
   // Lets the operation go on to its end.
   void Finish(const v1::Operation& end) {
     std::lock_guard lock(mutex_);
@@ -188,7 +193,9 @@ class FakeAgent final : public v1::Agent::Service {
     return grpc::Status::OK;
   }
   grpc::Status Signal(Context*, const v1::SignalRequest* request, v1::SignalResponse*) override {
+    std::lock_guard lock(mutex_);
     signal = request->signal();
+    changed_.notify_all();
     return grpc::Status::OK;
   }
   grpc::Status SetSchedule(Context*, const v1::SetScheduleRequest* request, v1::Schedule* response) override {
@@ -371,7 +378,7 @@ TEST_F(AgentVerbs, AFailedRankEndsTheOthers) {
   agent_.logs["ddp:0"] = "a\nb";
   agent_.story = {Ended("run", "ddp", {{"ok", true}, {"job", "ddp"}, {"ranks", Json::array()}})};
   std::thread ends([&] {
-    while (agent_.signal == 0) std::this_thread::yield();
+    agent_.AwaitSignal();
     job.mutable_ranks(0)->set_condition(v1::CONDITION_KILLED);
     job.mutable_ranks(0)->set_signal(SIGTERM);
     agent_.Change(job);

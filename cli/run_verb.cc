@@ -65,7 +65,7 @@ int RunTask(const Options& options, Context& context, const TaskPlan& plan) {
 int ExitCodeOfRun(const Json& failure) {
   StatusCode code = StatusCodeByName(TextField(failure, "code"));
   std::string message = TextField(failure, "message");
-  if (code == StatusCode::kNotFound) return kExitNoProgram;
+  if (code == StatusCode::kNotFound && message.starts_with("no program ")) return kExitNoProgram;
   if (message.starts_with("execute ") || message.ends_with(" cannot be executed")) return kExitCannotExecute;
   bool no_driver = code == StatusCode::kUnavailable && TextField(failure, "remedy") == kMissingRemedy;
   return no_driver ? kExitFailed : ExitCodeOf(code);

@@ -27,8 +27,11 @@ TEST(Values, Durations) {
   EXPECT_EQ(*ParseDuration("500ms"), milliseconds(500));
   EXPECT_EQ(*ParseDuration("2m"), milliseconds(120000));
   EXPECT_EQ(*ParseDuration("24h"), milliseconds(86400000));
+  EXPECT_EQ(*ParseDuration("1d"), milliseconds(86400000));
+  EXPECT_EQ(*ParseLongDuration("366d"), milliseconds(366 * 86400000LL));
+  EXPECT_FALSE(ParseLongDuration("367d").ok());
   for (const char* bad :
-       {"", "s", "0", "0s", "-1s", "25h", "1e300s", "nan", "inf", "1d", "1 s", "1s1s", "0.1ms"}) {
+       {"", "s", "0", "0s", "-1s", "25h", "1e300s", "nan", "inf", "2d", "1 s", "1s1s", "0.1ms"}) {
     EXPECT_EQ(ParseDuration(bad).status().code(), StatusCode::kInvalidArgument) << bad;
   }
 }

@@ -53,13 +53,6 @@ Status Agent::BeginState() {
 Operations::Kinds Agent::MakeOperationKinds() {
   KindOptions options;
   options.site = site_;
-  v1::NodeInfo info = node_->Info();
-  options.node_migration =
-      MakeNodeMigration({site_, registry_.get(), info.name(), info.agent_id(),
-                         [this](const std::string& node) -> Result<std::unique_ptr<PeerLink>> {
-                           ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(node));
-                           return ConnectPeer(endpoint, config_.tls);
-                         }});
   options.set_schedule = [this](const std::string& job, const v1::Schedule& schedule, const Actor&) {
     v1::Schedule wanted = schedule;
     wanted.set_job(job);
@@ -105,7 +98,7 @@ Status Agent::BeginServer() {
   hello.set_agent_id(info.agent_id());
   hello.set_node(info.name());
   hello.set_version(info.version());
-  peers_.emplace(*gate_, *incoming_, std::move(hello));
+  peers_.emplace(*gate_, *audit_, *incoming_, std::move(hello));
   AgentServer::Options options;
   options.endpoints = config_.listen;
   options.tls = config_.tls;

@@ -6,6 +6,8 @@
 #include <ctime>
 #include <string_view>
 
+#include "proto/rpc/endpoint.h"
+
 namespace stasis {
 namespace {
 
@@ -49,11 +51,17 @@ Result<Actor> Gate::Identify(const grpc::ServerContextBase& context) {
   return Actor{"uid " + std::to_string(*uid), Role::kOperator};
 }
 
-Result<Actor> Gate::Admit(const grpc::ServerContextBase& context, Access access) {
+Result<Actor> Gate::Admit(const grpc::ServerContextBase& context, Access access,
+                          const google::protobuf::Message& message) {
   ASSIGN_OR_RETURN(Actor actor, Identify(context));
-  if (MayDo(actor.role, access)) return actor;
-  return Status(StatusCode::kPermissionDenied,
-                actor.name + " has the role of a " + RoleName(actor.role) + ", which may not do this");
+  if (!MayDo(actor.role, access)) {
+    return Status(StatusCode::kPermissionDenied,
+                  actor.name + " has the role of a " + RoleName(actor.role) + ", which may not do this");
+  }
+  size_t bytes = message.ByteSizeLong();
+  if (bytes <= static_cast<size_t>(kMaxMessageBytes)) return actor;
+  return Errorf(StatusCode::kResourceExhausted, "the message has %zu bytes; at most %d are taken", bytes,
+                kMaxMessageBytes);
 }
 
 }  // namespace stasis

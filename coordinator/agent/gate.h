@@ -2,6 +2,7 @@
 #ifndef COORDINATOR_AGENT_GATE_H_
 #define COORDINATOR_AGENT_GATE_H_
 
+#include <google/protobuf/message.h>
 #include <grpcpp/server_context.h>
 
 #include "base/status.h"
@@ -25,8 +26,10 @@ bool MayDo(Role role, Access access);
 class Gate {
  public:
   explicit Gate(const Doors& doors) : doors_(doors) {}
-  // kPermissionDenied: nobody that is known, or one that may not do this.
-  Result<Actor> Admit(const grpc::ServerContextBase& context, Access access);
+  // kPermissionDenied: nobody that is known, or one that may not do this; kResourceExhausted: `message` is
+  // larger than kMaxMessageBytes.
+  Result<Actor> Admit(const grpc::ServerContextBase& context, Access access,
+                      const google::protobuf::Message& message);
   // Who calls, whatever that one may.
   Result<Actor> Identify(const grpc::ServerContextBase& context);
 

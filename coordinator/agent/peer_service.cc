@@ -21,17 +21,23 @@ Status Into(Result<Reply> result, Reply* reply) {
 
 }  // namespace
 
-PeerService::PeerService(Gate& gate, Incoming& incoming, v1::HelloReply identity)
+PeerService::PeerService(Gate& gate, Audit& audit, Incoming& incoming, v1::HelloReply identity)
     : gate_(gate),
+      audit_(audit),
       incoming_(incoming),
       identity_(std::move(identity)),
       chunks_(kChunkThreads, kMaxWaiting),
       slow_(kSlowThreads, kMaxWaiting) {}
 
-PeerService::Reactor* PeerService::Answer(Context* context, WorkerPool& pool, std::function<Status()> work) {
+PeerService::Reactor* PeerService::Answer(Context* context, const char* verb,
+                                          const google::protobuf::Message& request, WorkerPool& pool,
+                                          std::function<Status()> work) {
   Reactor* reactor = context->DefaultReactor();
-  Result<Actor> actor = gate_.Admit(*context, Access::kPeer);
+  Result<Actor> actor = gate_.Admit(*context, Access::kPeer, request);
   if (!actor.ok()) {
+    Result<Actor> who = gate_.Identify(*context);
+    audit_.Record({who.ok() ? who->name : "", who.ok() ? RoleName(who->role) : "", context->peer(), verb, "",
+                   "", actor.status()});
     reactor->Finish(ToRpcStatus(actor.status(), "", context));
     return reactor;
   }
@@ -46,7 +52,7 @@ PeerService::Reactor* PeerService::Answer(Context* context, WorkerPool& pool, st
 
 PeerService::Reactor* PeerService::Hello(Context* context, const v1::HelloRequest* request,
                                          v1::HelloReply* reply) {
-  return Answer(context, chunks_, [this, request, reply]() -> Status {
+  return Answer(context, "peer-hello", *request, chunks_, [this, request, reply]() -> Status {
     if (request->api() != kPeerApi) {
       return Errorf(StatusCode::kUnsupported, "the agents speak different versions: %u and %u",
                     request->api(), kPeerApi);
@@ -58,38 +64,42 @@ PeerService::Reactor* PeerService::Hello(Context* context, const v1::HelloReques
 
 PeerService::Reactor* PeerService::Offer(Context* context, const v1::OfferRequest* request,
                                          v1::OfferReply* reply) {
-  return Answer(context, slow_, [this, request, reply] { return Into(incoming_.Offer(*request), reply); });
+  return Answer(context, "peer-offer", *request, slow_,
+                [this, request, reply] { return Into(incoming_.Offer(*request), reply); });
 }
 
 PeerService::Reactor* PeerService::Missing(Context* context, const v1::MissingRequest* request,
                                            v1::MissingReply* reply) {
-  return Answer(context, chunks_,
+  return Answer(context, "peer-missing", *request, chunks_,
                 [this, request, reply] { return Into(incoming_.Missing(*request), reply); });
 }
 
 PeerService::Reactor* PeerService::Put(Context* context, const v1::PutRequest* request, v1::PutReply*) {
-  return Answer(context, chunks_, [this, request] { return incoming_.Put(*request); });
+  return Answer(context, "peer-put", *request, chunks_, [this, request] { return incoming_.Put(*request); });
 }
 
 PeerService::Reactor* PeerService::PutManifest(Context* context, const v1::PutManifestRequest* request,
                                                v1::PutManifestReply*) {
-  return Answer(context, chunks_, [this, request] { return incoming_.PutManifest(*request); });
+  return Answer(context, "peer-put-manifest", *request, chunks_,
+                [this, request] { return incoming_.PutManifest(*request); });
 }
 
 PeerService::Reactor* PeerService::HandOver(Context* context, const v1::HandOverRequest* request,
                                             v1::Outcome* reply) {
-  return Answer(context, slow_, [this, request, reply] { return Into(incoming_.HandOver(*request), reply); });
+  return Answer(context, "peer-hand-over", *request, slow_,
+                [this, request, reply] { return Into(incoming_.HandOver(*request), reply); });
 }
 
 PeerService::Reactor* PeerService::AskOutcome(Context* context, const v1::AskOutcomeRequest* request,
                                               v1::Outcome* reply) {
-  return Answer(context, slow_,
+  return Answer(context, "peer-ask-outcome", *request, slow_,
                 [this, request, reply] { return Into(incoming_.AskOutcome(*request), reply); });
 }
 
 PeerService::Reactor* PeerService::Settle(Context* context, const v1::SettleRequest* request,
                                           v1::SettleReply*) {
-  return Answer(context, chunks_, [this, request] { return incoming_.Settle(*request); });
+  return Answer(context, "peer-settle", *request, chunks_,
+                [this, request] { return incoming_.Settle(*request); });
 }
 
 }  // namespace stasis

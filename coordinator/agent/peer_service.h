@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "coordinator/agent/audit.h"
 #include "coordinator/agent/gate.h"
 #include "coordinator/agent/incoming.h"
 #include "coordinator/agent/worker_pool.h"
@@ -14,8 +15,8 @@ namespace stasis {
 
 class PeerService final : public v1::Peer::CallbackService {
  public:
-  // `identity`: what Hello answers. Both references outlive the object.
-  PeerService(Gate& gate, Incoming& incoming, v1::HelloReply identity);
+  // `identity`: what Hello answers. The references outlive the object.
+  PeerService(Gate& gate, Audit& audit, Incoming& incoming, v1::HelloReply identity);
 
   using Context = grpc::CallbackServerContext;
   using Reactor = grpc::ServerUnaryReactor;
@@ -30,10 +31,12 @@ class PeerService final : public v1::Peer::CallbackService {
   Reactor* Settle(Context* context, const v1::SettleRequest* request, v1::SettleReply* reply) override;
 
  private:
-  // Answers with what `work` returns, from a thread of `pool`.
-  Reactor* Answer(Context* context, WorkerPool& pool, std::function<Status()> work);
+  // Answers with what `work` returns, from a thread of `pool`; who may not come in is put on record.
+  Reactor* Answer(Context* context, const char* verb, const google::protobuf::Message& request,
+                  WorkerPool& pool, std::function<Status()> work);
 
   Gate& gate_;
+  Audit& audit_;
   Incoming& incoming_;
   const v1::HelloReply identity_;
   WorkerPool chunks_;

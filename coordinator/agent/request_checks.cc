@@ -1,7 +1,6 @@
 #include "coordinator/agent/request_checks.h"
 
 #include <algorithm>
-#include <cmath>
 #include <csignal>
 #include <initializer_list>
 #include <iterator>
@@ -9,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "coordinator/agent/schedule_rules.h"
 #include "coordinator/job_json.h"
 #include "coordinator/node/image_names.h"
 #include "coordinator/node/layout.h"
@@ -18,9 +18,7 @@ namespace stasis {
 namespace {
 
 constexpr uint32_t kDayMs = 24 * 60 * 60 * 1000;
-constexpr uint64_t kYearMs = 366ULL * kDayMs;
 constexpr uint32_t kMaxAttempts = 1000;
-constexpr uint32_t kMaxKept = 10000;
 constexpr uint32_t kMaxGpuOrdinal = 65535;
 constexpr size_t kMaxCron = 256;
 constexpr size_t kMaxPath = 4095;
@@ -101,20 +99,11 @@ Status CheckFolder(const std::string& folder) {
   return folder.find('\0') == std::string::npos ? Status() : Bad("folder holds a zero byte");
 }
 
+// Before a message repeats it.
 Status CheckRules(const v1::Schedule& schedule) {
-  RETURN_IF_ERROR(CheckAtMost("interval_ms", schedule.interval_ms(), kYearMs));
   RETURN_IF_ERROR(CheckAtMost("the length of cron", schedule.cron().size(), kMaxCron));
   if (HasControls(schedule.cron())) return Bad("cron holds control characters");
-  if (schedule.interval_ms() != 0 && !schedule.cron().empty()) {
-    return Bad("a schedule has interval_ms or cron, not both");
-  }
-  RETURN_IF_ERROR(CheckAtMost("mtbf_ms", schedule.mtbf_ms(), 100 * kYearMs));
-  RETURN_IF_ERROR(CheckAtMost("keep_last", schedule.keep_last(), kMaxKept));
-  RETURN_IF_ERROR(CheckAtMost("keep_every_ms", schedule.keep_every_ms(), 100 * kYearMs));
-  double budget = schedule.overhead_budget();
-  if (!std::isfinite(budget) || budget < 0 || budget > 1) return Bad("overhead_budget is not from 0 to 1");
-  RETURN_IF_ERROR(CheckAtMost("max_restarts", schedule.max_restarts(), kMaxKept));
-  return CheckAtMost("restart_backoff_ms", schedule.restart_backoff_ms(), kDayMs);
+  return CheckSchedule(schedule);
 }
 
 Status CheckOperationId(const std::string& id) {

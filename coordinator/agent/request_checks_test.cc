@@ -124,6 +124,19 @@ TEST(RequestChecks, SchedulesMustMakeSense) {
   Refusal(request);
 }
 
+// A job does not begin under a schedule that it would then not have.
+TEST(RequestChecks, ARunWithAScheduleThatMakesNoSenseIsRefused) {
+  v1::RunRequest run;
+  run.add_argv("./train");
+  run.set_folder("/work");
+  run.mutable_schedule()->set_cron("*/5 * * * *");
+  EXPECT_TRUE(CheckRequest(run).ok());
+  for (const char* cron : {"60 * * * *", "* * * *", "0 0 30 2 *", "whenever", "\n"}) {
+    run.mutable_schedule()->set_cron(cron);
+    EXPECT_NE(Refusal(run).find("cron"), std::string::npos) << cron;
+  }
+}
+
 TEST(RequestChecks, KeysAreLimited) {
   v1::RemoveRequest remove;
   remove.set_job("train");

@@ -52,7 +52,7 @@ void AgentService::Record(const Context& context, const Call& call, const Actor&
 
 template <typename Request>
 Result<Actor> AgentService::Admit(Context* context, const Call& call, const Request& request) {
-  Result<Actor> actor = parts_.gate->Admit(*context, call.access);
+  Result<Actor> actor = parts_.gate->Admit(*context, call.access, request);
   Status good = actor.ok() ? CheckRequest(request) : actor.status();
   if (good.ok()) return actor;
   Result<Actor> who = parts_.gate->Identify(*context);

@@ -13,9 +13,9 @@ namespace stasis {
 
 // "0", "2,0": device ordinals, each at most once.
 Result<std::vector<int>> ParseGpuList(std::string_view text);
-// "30s", "500ms", "2m", "1h"; a bare number is seconds. More than zero, at most a day.
+// "30s", "500ms", "2m", "1h", "1d"; a bare number is seconds. More than zero, at most a day.
 Result<Duration> ParseDuration(std::string_view text);
-// The same with "7d", and up to a year.
+// The same, up to a year.
 Result<Duration> ParseLongDuration(std::string_view text);
 // KEY=VALUE with a key that is not empty.
 Status CheckEnvironmentEntry(std::string_view text);

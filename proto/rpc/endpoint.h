@@ -38,7 +38,8 @@ struct TlsFiles {
 // From $STASIS_TLS_CA, $STASIS_TLS_CERT, $STASIS_TLS_KEY; may be empty.
 TlsFiles TlsFromEnvironment();
 
-// Of a client: what it needs for `endpoint`. kPermissionDenied: TCP without TLS to another machine.
+// Of a client: what it needs for `endpoint`. kPermissionDenied: TCP without TLS to another machine. A call
+// that waits when the network is cut fails with kUnavailable within a minute.
 Result<std::shared_ptr<grpc::Channel>> OpenChannel(const Endpoint& endpoint, const TlsFiles& tls);
 
 // Of a server. kPermissionDenied: TCP without TLS on an address that others reach; kInvalidArgument: files
@@ -48,6 +49,9 @@ Result<std::shared_ptr<grpc::ServerCredentials>> ServerCredentialsFor(const Endp
                                                                       const TlsFiles& tls);
 
 inline constexpr int kMaxMessageBytes = 16 << 20;  // received by any of our services and clients
+// What gRPC itself lets through to a service, which then refuses what is too large and knows whose it was;
+// beyond this gRPC refuses, and nobody is told.
+inline constexpr int kMaxReadBytes = 4 * kMaxMessageBytes;
 
 }  // namespace stasis
 

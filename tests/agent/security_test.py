@@ -171,6 +171,7 @@ class Roles(unittest.TestCase):
         agent.begin("remove", job="nothing-of-that-name")
         hello = agent.channel.unary_unary("/stasis.v1.Peer/Hello")
         self.assertEqual(self.code_of(lambda: hello(b"\x08\x01", timeout=30)), grpc.StatusCode.PERMISSION_DENIED)
+        self.stasisd.refused(actor="cn operator", verb="peer-hello", code="PERMISSION_DENIED")
         taken = self.stasisd.wait_for(lambda line: line["component"] == "audit" and line["message"] == "taken" and
                                       line["actor"] == "cn operator")
         self.assertEqual((taken["verb"], taken["role"]), ("remove", "operator"))
@@ -252,9 +253,11 @@ class Messages(unittest.TestCase):
 
     def test_too_large_a_message_is_refused(self):
         with Stasisd() as stasisd:
-            code = self.call(stasisd.agent, "Run", b"\x1a\x81\x80\x80\x09" + bytes(17 << 20))
+            code = self.call(stasisd.agent, "Run", pb.RunRequest(argv=["x" * (17 << 20)]).SerializeToString())
             self.assertEqual(code, grpc.StatusCode.RESOURCE_EXHAUSTED)
-            stasisd.refused(verb="Run")
+            stasisd.refused(verb="run", code="RESOURCE_EXHAUSTED", actor=f"uid {os.getuid()}")
+            # What gRPC does not even read is on no record.
+            self.assertEqual(self.call(stasisd.agent, "Run", bytes(65 << 20)), grpc.StatusCode.RESOURCE_EXHAUSTED)
             self.assertEqual(stasisd.agent.info().api, 1)
 
     def test_what_is_no_message_is_refused(self):

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import unittest
 
-from site_of_tests import SECONDS, STASIS, Command, Site
+from site_of_tests import SECONDS, STASIS, Site
 from softgpu import built
 
 COUNTER = built("samples/counter")
@@ -189,7 +189,7 @@ class Unprivileged(Running):
     def test_inherited_descriptors_stay_out(self):
         read_end, write_end = os.pipe()
         script = "ls /proc/self/fd | wc -l"
-        run = Command(self.site, "run", "--", "/bin/sh", "-c", script, user=self.user)
+        run = self.site.start("run", "--", "/bin/sh", "-c", script)
         os.close(read_end)
         os.close(write_end)
         self.assertEqual(run.finish()[1], "4\n")
