@@ -28,7 +28,7 @@ void Giver::Done(bool ok) {
       step_ = Step::kKeep;
       return;
     case Step::kEnd:
-      step_ = Step::kGone;
+      if (ok) step_ = Step::kGone;
       return;
     case Step::kKeep:
       step_ = Step::kKept;

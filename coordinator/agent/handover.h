@@ -40,7 +40,8 @@ class Giver {
   static Giver Recovered(Record record);
 
   Step step() const { return step_; }
-  // A step that writes was carried out, or has failed; kEnd and kKeep were carried out.
+  // A step that writes was carried out, or has failed; kKeep was carried out; kEnd was, or is to be tried
+  // again.
   void Done(bool ok);
   // Of kHandOver and kAsk.
   void Answered(HandOverAnswer answer);

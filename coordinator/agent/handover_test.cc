@@ -111,6 +111,7 @@ void GiverSteps(const World& w, Worlds* next) {
       if (!w.ask) Add(w, next, [](World& v) { v.ask = true; });
       return hear();
     case Giver::Step::kEnd:
+      Add(w, next, [](World& v) { v.giver.Done(false); });
       return Add(w, next, [](World& v) {
         v.here = Here::kEnded;
         v.giver.Done(true);
@@ -305,6 +306,8 @@ TEST(HandOver, ExactlyOneRunsWhateverHappens) {
     if (!IsEnd(world)) continue;
     // Also with messages that come after the end.
     ASSERT_TRUE(world.Runs()) << key;
+    // Nothing stays paused where the job has left.
+    ASSERT_NE(world.here, Here::kPaused) << key;
     (world.here == Here::kRunning ? here : there) += 1;
   }
   EXPECT_GT(here, 0u);

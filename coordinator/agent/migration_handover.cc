@@ -28,9 +28,10 @@ Json MigrationRun::HandOverAndEnd(Giver giver) {
   context_.Progress("hand over", 0, 0);
   while (!giver.ended()) {
     CarryOut(giver);
-    if (giver.step() == Giver::Step::kAsk && LeaveItToTheNext()) {
+    if (giver.step() == Giver::Step::kAsk && LeaveItToTheNext())
       return Failed(Status(StatusCode::kCancelled, "the target has not said what became of it"), "in-doubt");
-    }
+    if (giver.step() == Giver::Step::kEnd && not_ended_ && LeaveItToTheNext())
+      return Failed(Status(StatusCode::kCancelled, "what is paused here has not ended"), "in-doubt");
   }
   return giver.step() == Giver::Step::kGone ? Gone() : Kept();
 }
@@ -51,13 +52,8 @@ void MigrationRun::CarryOut(Giver& giver) {
       return giver.Answered(TellTarget());
     case Giver::Step::kAsk:
       return giver.Answered(AskTarget());
-    case Giver::Step::kEnd: {
-      // Before anybody sees it end.
-      options_.registry->SetMovedTo(job_->name(), memory_.target);
-      Status ended = job_->EndPaused();
-      if (!ended.ok()) context_.Note("what is paused here has not ended: " + std::string(ended.message()));
-      return giver.Done(true);
-    }
+    case Giver::Step::kEnd:
+      return giver.Done(End());
     case Giver::Step::kKeep: {
       kept_ = Keep();
       return giver.Done(kept_);
@@ -66,6 +62,25 @@ void MigrationRun::CarryOut(Giver& giver) {
     case Giver::Step::kKept:
       return;
   }
+}
+
+// It runs at the target: nothing that is here may stay, and nothing but the next attempt can help.
+bool MigrationRun::End() {
+  if (not_ended_) Pause(kLongestPauseMs);
+  // Before anybody sees it end.
+  options_.registry->SetMovedTo(job_->name(), memory_.target);
+  Status ended = job_->EndPaused();
+  if (ended.ok()) return true;
+  if (!not_ended_)
+    context_.Note("what is paused here does not end, and is killed again: " + ended.ToString());
+  not_ended_ = true;
+  return false;
+}
+
+// Until then, or somebody interrupts.
+void MigrationRun::Pause(int milliseconds) {
+  pollfd wait{context_.interrupt().fd(), POLLIN, 0};
+  (void)poll(&wait, 1, milliseconds);
 }
 
 HandOverAnswer MigrationRun::Answer(const Result<v1::Outcome>& outcome) {
@@ -92,11 +107,7 @@ HandOverAnswer MigrationRun::TellTarget() {
 
 // Pauses are longer each time in vain; what gives the operation up does not, since only the target knows.
 HandOverAnswer MigrationRun::AskTarget() {
-  if (asked_ > 0) {
-    int pause = std::min(kFirstPauseMs << std::min(asked_, 5), kLongestPauseMs);
-    pollfd wait{context_.interrupt().fd(), POLLIN, 0};
-    (void)poll(&wait, 1, pause);
-  }
+  if (asked_ > 0) Pause(std::min(kFirstPauseMs << std::min(asked_, 5), kLongestPauseMs));
   ++asked_;
   if (!peer_) {
     Result<std::unique_ptr<PeerLink>> peer = options_.connect(request_.node());

@@ -16,6 +16,7 @@ namespace stasis {
 namespace {
 
 constexpr size_t kMeasureBytes = 1 << 20;
+constexpr int kMeasurements = 3;
 constexpr double kMs = 1000;
 
 double Seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
@@ -82,7 +83,7 @@ Status MigrationRun::Meet() {
   return Status();
 }
 
-// By a message that is long enough to take longer than the way there and back.
+// By messages that are long enough to take longer than the way there and back. A connection is slow at first.
 Status MigrationRun::MeasureWay() {
   ScopedSpan span(context_, "measure the way");
   v1::HelloRequest hello;
@@ -98,10 +99,12 @@ Status MigrationRun::MeasureWay() {
   RETURN_IF_ERROR(peer_->Hello(hello).status());
   Duration answer = Now() - start;
   hello.set_padding(std::string(kMeasureBytes, 'x'));
-  start = Now();
-  RETURN_IF_ERROR(peer_->Hello(hello).status());
-  Duration longer = std::max<Duration>(Now() - start - answer, std::chrono::microseconds(1));
-  bytes_per_second_ = static_cast<double>(kMeasureBytes) / Seconds(longer);
+  for (int i = 0; i < kMeasurements; ++i) {
+    start = Now();
+    RETURN_IF_ERROR(peer_->Hello(hello).status());
+    Duration longer = std::max<Duration>(Now() - start - answer, std::chrono::microseconds(1));
+    bytes_per_second_ = std::max(bytes_per_second_, static_cast<double>(kMeasureBytes) / Seconds(longer));
+  }
   figures_["link_bytes_per_second"] = bytes_per_second_;
   return Status();
 }
@@ -164,49 +167,41 @@ Status MigrationRun::MakeEarlyImage() {
   return store_->Refresh();
 }
 
-Status MigrationRun::SendStable(int round, uint64_t* before, bool* done) {
+// What is in the latest early image and in the one before it.
+Status MigrationRun::SendStable(PrecopyFacts* facts) {
   ASSIGN_OR_RETURN(std::vector<ChunkRef> chunks, ChunksOf(memory_.early.back()));
-  ChunkSet earlier;
-  for (const ChunkRef& chunk : early_chunks_) earlier.insert(chunk.hash);
+  ASSIGN_OR_RETURN(std::vector<ChunkRef> lacking, sender_->Lacking(chunks));
   std::vector<ChunkRef> stable;
-  std::copy_if(chunks.begin(), chunks.end(), std::back_inserter(stable),
-               [&](const ChunkRef& chunk) { return earlier.contains(chunk.hash); });
-  early_chunks_ = std::move(chunks);
-  ASSIGN_OR_RETURN(std::vector<ChunkRef> lacking, sender_->Lacking(stable));
-  PrecopyFacts facts;
-  facts.bytes_per_second = bytes_per_second_;
-  facts.standstill = early_standstill_;
-  facts.rounds = round;
-  facts.stable_bytes = StoredBytes(lacking);
-  facts.sent_before = *before;
-  *done = !WorthSending(PrecopyOf(request_.precopy()), facts);
-  if (*done) return Status();
-  *before = facts.stable_bytes;
-  ScopedSpan span(context_, fmt::format("send ahead, round {}", round + 1));
-  const uint64_t sent = sender_->sent_bytes();
+  std::copy_if(lacking.begin(), lacking.end(), std::back_inserter(stable),
+               [&](const ChunkRef& chunk) { return early_chunks_.contains(chunk.hash); });
+  early_chunks_.clear();
+  for (const ChunkRef& chunk : chunks) early_chunks_.insert(chunk.hash);
+  const uint64_t bytes = StoredBytes(stable);
+  ++facts->images;
+  facts->standstill = early_standstill_;
+  facts->unsent_before = facts->unsent_bytes;
+  facts->unsent_bytes = StoredBytes(lacking) - bytes;
+  if (stable.empty()) return CheckInterrupt();
+  ScopedSpan span(context_, fmt::format("send ahead, round {}", facts->images - 1));
   const MonotonicTime start = Now();
-  RETURN_IF_ERROR(sender_->Send(store_, lacking, [this](uint64_t now, uint64_t total) {
-    context_.Progress("send ahead", now, total);
-  }));
-  span.set_bytes(sender_->sent_bytes() - sent);
-  bytes_per_second_ = static_cast<double>(facts.stable_bytes) / std::max(1e-6, Seconds(Now() - start));
+  RETURN_IF_ERROR(sender_->Send(
+      store_, stable, [this](uint64_t now, uint64_t total) { context_.Progress("send ahead", now, total); }));
+  span.set_bytes(bytes);
+  if (bytes >= kMeasureBytes)
+    facts->bytes_per_second = static_cast<double>(bytes) / std::max(1e-6, Seconds(Now() - start));
   return CheckInterrupt();
 }
 
 Status MigrationRun::SendAhead() {
-  const Precopy mode = PrecopyOf(request_.precopy());
-  if (memory_.was_paused || !WorthLooking(mode, device_bytes_, bytes_per_second_)) return Status();
-  RETURN_IF_ERROR(MakeEarlyImage());
-  ASSIGN_OR_RETURN(early_chunks_, ChunksOf(memory_.early.back()));
-  uint64_t before = 0;
-  int rounds = 0;
-  for (bool done = false;;) {
+  PrecopyFacts facts;
+  facts.bytes_per_second = bytes_per_second_;
+  facts.unsent_bytes = device_bytes_;
+  while (!memory_.was_paused && WorthImage(PrecopyOf(request_.precopy()), facts)) {
     RETURN_IF_ERROR(MakeEarlyImage());
-    RETURN_IF_ERROR(SendStable(rounds, &before, &done));
-    if (done) break;
-    ++rounds;
+    RETURN_IF_ERROR(SendStable(&facts));
   }
-  figures_["precopy_rounds"] = rounds;
+  if (facts.images == 0) return Status();
+  figures_["precopy_images"] = facts.images;
   figures_["precopy_bytes"] = sender_->sent_bytes();
   figures_["precopy_standstill_ms"] = precopy_standstill_ * kMs;
   return Status();
@@ -229,8 +224,10 @@ Status MigrationRun::CheckpointWhileSending() {
       PackTail::Start(store_->root(), job_->Ghosts(),
                       [this](std::vector<ChunkRecord> records) { return sender_->Pass(std::move(records)); });
   if (!tail.ok()) context_.Note("chunks are not sent while they are written: " + tail.status().ToString());
-  RETURN_IF_ERROR(OkOf(job_->Checkpoint(request_.options(), false, "image", &memory_.image)));
-  return Status();
+  const uint64_t before = sender_->sent_bytes();
+  Status made = OkOf(job_->Checkpoint(request_.options(), false, "image", &memory_.image));
+  span.set_bytes(sender_->sent_bytes() - before);
+  return made;
 }
 
 Status MigrationRun::SendRest() {

@@ -49,7 +49,7 @@ class MigrationRun {
   Status MakeOffer();
   Status SendAhead();
   Status MakeEarlyImage();
-  Status SendStable(int round, uint64_t* before, bool* done);
+  Status SendStable(PrecopyFacts* facts);
   Status Stop();
   Status CheckpointWhileSending();
   Status SendRest();
@@ -60,6 +60,8 @@ class MigrationRun {
   HandOverAnswer TellTarget();
   HandOverAnswer AskTarget();
   bool Keep();
+  bool End();
+  void Pause(int milliseconds);
   bool LeaveItToTheNext();
 
   Status OkOf(const Json& result);
@@ -86,7 +88,7 @@ class MigrationRun {
   double bytes_per_second_ = 0;
   double early_standstill_ = 0;    // seconds, of the latest early image
   double precopy_standstill_ = 0;  // of all of them
-  std::vector<ChunkRef> early_chunks_;
+  ChunkSet early_chunks_;          // of the latest early image
   Json figures_ = Json::object();
   Json failure_ = Json::object();  // of a ghost, or of the target
   v1::Outcome outcome_;
@@ -94,7 +96,8 @@ class MigrationRun {
   bool recovered_ = false;
   bool kept_ = false;
   int interrupts_ = 0;
-  int asked_ = 0;  // in vain, in a row
+  int asked_ = 0;           // in vain, in a row
+  bool not_ended_ = false;  // what is paused here could not be ended at once
 };
 
 }  // namespace stasis

@@ -55,6 +55,13 @@ uint32_t OperationTrace::BeginSpan(std::string_view name, uint32_t parent, std::
 
 void OperationTrace::EndSpan(uint32_t span, uint64_t bytes) {
   std::lock_guard lock(mutex_);
+  if (span == 0) return;
+  // Nothing tells of the end of a ghost's last phase but the end of what it was asked for.
+  for (auto& [name, rank] : ranks_) {
+    if (rank.span == 0 || spans_[rank.span - 1].parent() != span) continue;
+    EndLocked(rank.span, rank.done);
+    rank = {};
+  }
   EndLocked(span, bytes);
 }
 

@@ -38,17 +38,21 @@ TEST(OperationTraceTest, PhasesOfAGhostAreSpansOneAfterTheOther) {
   EXPECT_EQ(Filled(trace).spans(1).end_us(), 5000);
 }
 
-TEST(OperationTraceTest, PhasesLieInTheSpanThatGoesOn) {
-  OperationTrace trace;
+TEST(OperationTraceTest, PhasesLieInTheSpanThatGoesOnAndEndWithIt) {
+  ManualClock clock;
+  OperationTrace trace(clock);
   trace.Start();
   uint32_t outer = trace.BeginSpan("transfer", 0, "");
   trace.TakeEvent("job.0", Event("read"));
+  clock.Advance(std::chrono::milliseconds(3));
   trace.EndSpan(outer, 7);
+  clock.Advance(std::chrono::milliseconds(2));
   trace.TakeEvent("job.0", Event("write"));
   v1::Operation operation = Filled(trace);
   EXPECT_EQ(operation.spans(0).bytes(), 7u);
   EXPECT_EQ(operation.spans(1).parent(), outer);
   EXPECT_EQ(operation.spans(1).rank(), "job.0");
+  EXPECT_EQ(operation.spans(1).end_us(), 3000);
   EXPECT_EQ(operation.spans(2).parent(), 0u);
 }
 

@@ -2,7 +2,8 @@
 // it moves. Pure arithmetic.
 //
 // Two images of the running job in a row tell what changes all the time: chunks that are in both have stayed
-// the same, and only those travel ahead. So no byte is sent in vain that is not new within a round.
+// the same, and only those travel ahead. So no byte is sent in vain that is not new within a round. What
+// costs are the images: the job stands still for each.
 #ifndef COORDINATOR_AGENT_PRECOPY_RULE_H_
 #define COORDINATOR_AGENT_PRECOPY_RULE_H_
 
@@ -15,19 +16,19 @@ enum class Precopy { kAuto, kAlways, kNever };
 
 struct PrecopyFacts {
   double bytes_per_second = 0;  // of the way to the target
-  // What an image of it costs the running job, in seconds of standing still; of the last one.
+  int images = 0;               // that have been made to find out
+  // What the latest of them cost the running job, in seconds of standing still.
   double standstill = 0;
-  int rounds = 0;             // that have been sent
-  uint64_t stable_bytes = 0;  // that the target lacks and that have not changed between the latest two images
-  uint64_t sent_before = 0;   // in the round before
+  // The most that the next one can let travel ahead: what the target still lacks of the latest one, before
+  // the first the job's device memory.
+  uint64_t unsent_bytes = 0;
+  uint64_t unsent_before = 0;  // the same when the latest one was to be made
 };
 
-inline constexpr int kMaxPrecopyRounds = 5;
+inline constexpr int kMaxPrecopyImages = 6;
 
-// Before anything is known but the size of the job's device memory: is a first image worth it?
-bool WorthLooking(Precopy mode, uint64_t device_bytes, double bytes_per_second);
-// Is the stable part worth sending ahead, with one more image after it?
-bool WorthSending(Precopy mode, const PrecopyFacts& facts);
+// Is one more image of the running job worth it?
+bool WorthImage(Precopy mode, const PrecopyFacts& facts);
 
 }  // namespace stasis
 
