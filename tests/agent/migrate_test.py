@@ -16,7 +16,7 @@ DEVICES = ["--gpus", str(RANKS), "--memory", "512MiB"]
 RATE, DELAY = 400_000_000, 0.001
 
 ALONE = [
-    Sample("mlp_train", "--steps", str(150 * MORE), "--batch", "32", "--width", "32", "--log-every", "1"),
+    Sample("mlp_train", "--steps", str(500 * MORE), "--batch", "32", "--width", "32", "--log-every", "1"),
     Sample("gpt_train", "--steps", str(40 * MORE), "--width", "32", "--context", "32"),
     Sample("cnn_train", "--steps", str(40 * MORE), "--batch", "16", "--channels", "2", "--hidden", "16", "--test", "100",
            "--log-every", "1"),
@@ -115,15 +115,19 @@ class Refused(OnTwoNodes):
     """What cannot be moved is told beforehand, and runs on untouched."""
 
     def refused(self, job, words, **fields):
-        before = self.nodes[job.at].process(job.tasks[0])
+        before = self.processes_of(job)
         with self.assertRaises(OperationFailed) as failed:
             self.nodes[job.at].agent.call("migrate", job=job.name, **{"node": self.nodes[self.other(job.at)].peer, **fields})
         result = failed.exception.result
         self.assertIn(words, result["message"], result)
         self.assertEqual(result["left"], "unchanged", result)
-        self.assertEqual(self.nodes[job.at].process(job.tasks[0]), before)
-        self.assertEqual(job.live_on(), {job.at: job.tasks})
+        self.assertEqual(self.processes_of(job), before)
+        self.assertTrue(all(self.nodes[job.at].live(task) for task in job.tasks))
         return result
+
+    def processes_of(self, job):
+        """By node and task, also of another one that has its name."""
+        return {(name, task): node.process(task) for name, node in self.nodes.nodes.items() for task in job.tasks}
 
     def test_what_the_target_does_not_have(self):
         job = self.start(ALONE[0])
