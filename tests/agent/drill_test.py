@@ -173,7 +173,7 @@ class Drill(unittest.TestCase):
         self.drill(mlp_sample(2.5 * FAILURES * INTERVAL))
 
     def test_so_does_a_job_whose_ranks_are(self):
-        steps = int(2.5 * FAILURES * INTERVAL * 1000 / PACE_MS * 1.5)
+        steps = int(2.5 * FAILURES * INTERVAL * 1000 / PACE_MS)
         self.drill(Sample("ddp_train", "--steps", str(steps), "--log-every", "10", "--pace-ms", str(PACE_MS), ranks=2))
 
 
