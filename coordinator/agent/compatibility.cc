@@ -236,6 +236,12 @@ Fit CheckFits(std::vector<Arriving> ranks, const std::vector<int>& wanted, const
   bool elsewhere = false;
   DevicesHere devices = LookForDevices(ranks.front().config, site);
   std::vector<uint64_t> free = FreeByOrdinal(devices);
+  // Also where it is not known yet which of them the job uses.
+  for (int gpu : wanted) {
+    if (!devices.driver.ok() || static_cast<size_t>(gpu) < free.size()) continue;
+    fit.refused.push_back(
+        Refuse("", "devices", fmt::format("device {}", gpu), fmt::format("{} devices", free.size())));
+  }
   std::set<std::string> told;
   for (Arriving& rank : ranks) {
     // What is left for it after those before it.
