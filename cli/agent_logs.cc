@@ -1,6 +1,8 @@
 // `stasis logs` through an agent.
 #include <unistd.h>
 
+#include <csignal>
+
 #include "cli/agent_follow.h"
 #include "cli/agent_verbs.h"
 #include "coordinator/node/log_follower.h"
@@ -47,8 +49,9 @@ Status PrintAll(AgentClient& client, const v1::Job& job) {
   return Status();
 }
 
-// Takes no signals: who only looks leaves by them, and ends nothing.
+// Who only looks leaves by a signal, and ends nothing.
 Status Follow(AgentClient& client, const v1::Job& job) {
+  for (int signal : {SIGINT, SIGTERM, SIGQUIT}) std::signal(signal, [](int taken) { _exit(128 + taken); });
   if (IsRankAlone(job)) return ReadLog(client, job, job.ranks(0), true, Print);
   AgentFollower follower(client, job, {});
   AgentFollower::Options options;

@@ -109,6 +109,12 @@ Result<v1::Job> FindJob(AgentClient& client, const std::string& name) {
         if (rank.task() == name && !rank.missing()) return JobOfRank(job, rank);
       }
     }
+    // What cannot be read is no job, but a note that names its file.
+    for (const std::string& note : answer.notes()) {
+      bool of_it = note.find("/tasks/" + name + "/") != std::string::npos ||
+                   note.find("/jobs/" + name + "/") != std::string::npos;
+      if (of_it) return Status(StatusCode::kCorrupt, note);
+    }
     if (dot == std::string::npos) break;
   }
   return NoSuchTask(name);

@@ -72,10 +72,10 @@ int FailEnded(const Options& options, const TaskView& view, Context& context) {
 }
 
 int AskAndReport(const Options& options, const Json& request, Context& context) {
-  Status plain = CheckNoJobOptions(options);
-  if (!plain.ok()) return FailUnknown(plain, options, context);
   Result<TaskFacts> facts = FindTask(options.name, context);
   if (!facts.ok()) return FailUnknown(facts.status(), options, context);
+  Status plain = CheckNoJobOptions(options);
+  if (!plain.ok()) return FailUnknown(plain, options, context);
   Status alone = RefuseRank(TaskPaths(context.folders, options.name), facts->task, options.verb);
   if (!alone.ok()) return FailRank(alone, facts->task, options, context);
   TaskView view = DeriveCondition(*facts);
@@ -141,10 +141,10 @@ int RestoreVerb(const Options& options, Context& context) {
   Result<ImageName> choice = ParseImageName(options.target, context.folders);
   if (!choice.ok()) return reporter.Fail(choice.status());
   if (IsJob(context.folders, choice->task)) return JobRestoreVerb(*choice, options, context);
-  Status plain = CheckNoJobOptions(options);
-  if (!plain.ok()) return FailUnknown(plain, options, context);
   Result<TaskFacts> facts = FindTask(choice->task, context);
   if (!facts.ok()) return FailUnknown(facts.status(), options, context);
+  Status plain = CheckNoJobOptions(options);
+  if (!plain.ok()) return FailUnknown(plain, options, context);
   TaskPaths paths(context.folders, choice->task);
   Status alone = RefuseRank(paths, facts->task, options.verb);
   if (!alone.ok()) return FailRank(alone, facts->task, options, context);

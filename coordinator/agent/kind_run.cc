@@ -45,18 +45,18 @@ Result<RunSpec> SpecOf(const v1::RunRequest& request, const std::string& token) 
   if (!request.managed().empty()) spec.managed = request.managed();
   spec.gpus = {request.gpus().begin(), request.gpus().end()};
   spec.operation = token;
-  const std::string& program = spec.argv[0];
-  bool has_path = program.find('/') != std::string::npos;
-  ASSIGN_OR_RETURN(spec.executable,
-                   FindProgram(has_path ? From(spec.folder, program) : program,
-                               SearchPathFrom(spec.folder, EnvironmentValue(spec.environment, "PATH"))));
+  std::string path = SearchPathFrom(spec.folder, EnvironmentValue(spec.environment, "PATH"));
+  ASSIGN_OR_RETURN(spec.executable, FindProgram(spec.argv[0], path, spec.folder));
   return spec;
 }
 
 // Before anything of that name exists: what there is of it after a kill is ours.
 Status RememberName(OperationContext& context, const Folders& folders, const std::string& name) {
-  if (Exists(JobFolder(folders, name)) || Exists(TaskPaths(folders, name).folder))
-    return Status(StatusCode::kAlreadyExists, "there is a task or a job " + name + " already");
+  const char* by = Exists(JobFolder(folders, name))          ? "job"
+                   : Exists(TaskPaths(folders, name).folder) ? "task"
+                                                             : nullptr;
+  if (by != nullptr)
+    return Status(StatusCode::kAlreadyExists, fmt::format("there is a {} {} already", by, name));
   return context.Remember({{"name", name}});
 }
 

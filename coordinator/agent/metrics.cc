@@ -145,8 +145,9 @@ Result<std::string> Metrics::Serve(const std::string& address) {
   try {
     exposer_ = std::make_unique<prometheus::Exposer>(address, 1);
     exposer_->RegisterCollectable(registry_);
-    // Ends with the object, which ends the exposer first.
-    exposer_->RegisterCollectable(std::shared_ptr<prometheus::Collectable>(std::shared_ptr<void>(), this));
+    // The exposer asks whom it can still lock: this object ends with its registry, and ends the exposer
+    // first.
+    exposer_->RegisterCollectable(std::shared_ptr<prometheus::Collectable>(registry_, this));
   } catch (const std::exception& error) {
     exposer_.reset();
     return Status(StatusCode::kAlreadyExists, "cannot serve metrics at " + address + ": " + error.what());

@@ -78,18 +78,19 @@ std::string ScriptInterpreter(int file) {
 
 }  // namespace
 
-Result<std::string> FindProgram(const std::string& name, std::string_view path) {
+Result<std::string> FindProgram(const std::string& name, std::string_view path, const std::string& folder) {
   if (name.empty()) return Status(StatusCode::kInvalidArgument, "the program's name is empty");
   bool found_unusable = false;
   if (name.find('/') != std::string::npos) {
-    if (IsExecutable(name)) return AbsolutePath(name);
-    found_unusable = access(name.c_str(), F_OK) == 0;
+    std::string file = name[0] == '/' || folder.empty() ? name : folder + "/" + name;
+    if (IsExecutable(file)) return AbsolutePath(file);
+    found_unusable = access(file.c_str(), F_OK) == 0;
   } else {
     while (!path.empty()) {
       size_t end = std::min(path.find(':'), path.size());
-      std::string folder(path.substr(0, end));
+      std::string place(path.substr(0, end));
       path.remove_prefix(std::min(end + 1, path.size()));
-      std::string candidate = (folder.empty() ? "." : folder) + "/" + name;
+      std::string candidate = (place.empty() ? "." : place) + "/" + name;
       if (IsExecutable(candidate)) return AbsolutePath(candidate);
       found_unusable = found_unusable || access(candidate.c_str(), F_OK) == 0;
     }

@@ -9,9 +9,11 @@
 
 namespace stasis {
 
-// The absolute path of `name`: itself if it holds a slash, else the first executable of that name in `path`
-// (as $PATH). kNotFound: there is none; kPermissionDenied: it is there and cannot be executed.
-Result<std::string> FindProgram(const std::string& name, std::string_view path);
+// The absolute path of `name`: itself if it holds a slash, seen from `folder` (absolute; "": the working
+// folder), else the first executable of that name in `path` (as $PATH). kNotFound: there is none;
+// kPermissionDenied: it is there and cannot be executed.
+Result<std::string> FindProgram(const std::string& name, std::string_view path,
+                                const std::string& folder = "");
 
 // Why the preload would not reach this program: "" when it will, else a sentence. Looks at the interpreter of
 // a script, not at what the script starts.

@@ -30,6 +30,8 @@ TEST(FindProgram, AsExecvp) {
   std::string path = folder.File("a") + ":" + folder.File("b");
   EXPECT_EQ(*FindProgram("tool", path), folder.File("b/tool"));
   EXPECT_EQ(*FindProgram(folder.File("b/tool"), ""), folder.File("b/tool"));
+  EXPECT_EQ(*FindProgram("./tool", "", folder.File("b")), folder.File("b/./tool"));
+  EXPECT_EQ(FindProgram("b/tool2", "", folder.File("")).status().message(), "no program b/tool2 found");
   EXPECT_EQ(FindProgram("tool", folder.File("a")).status().code(), StatusCode::kPermissionDenied);
   EXPECT_EQ(FindProgram(folder.File("a"), "").status().code(), StatusCode::kPermissionDenied);
   EXPECT_EQ(FindProgram("tool2", path).status().code(), StatusCode::kNotFound);

@@ -9,6 +9,7 @@ import signal
 import struct
 import subprocess
 import termios
+import time
 import unittest
 
 from site_of_tests import SECONDS, STASIS, Site
@@ -17,7 +18,8 @@ from softgpu import built, die_with_parent
 COUNTER = built("samples/counter")
 
 # What is another number each time; that it is there, and a number, is compared.
-MEASURED = re.compile(r"(_ms|pid|created|^extents|_bytes|^bytes|master_port|log_length)$")
+# So is the rank that ended first of those that are all told to end.
+MEASURED = re.compile(r"(_ms|pid|created|^failed_rank|^extents|_bytes|^bytes|master_port|log_length)$")
 TIMES = re.compile(r"\b\d+(\.\d+)? (ms|s|min|h|B|KiB|MiB|GiB)\b|\b\d+ (s|min)\b")
 SHELL = ["--", "/bin/sh", "-c"]
 
@@ -54,6 +56,8 @@ class Recorder:
 
     def text(self, verb, *arguments):
         code, out, err = self.site.call(verb, *arguments)
+        if verb == "run" and "--ranks" in arguments:  # which of two ranks is first is chance
+            out = "".join(sorted(out.splitlines(keepends=True)))
         # Phases come as events do; how many of them are seen in time is nothing that is promised.
         notes = [line for line in err.splitlines() if not re.fullmatch(r"stasis: [a-z ,-]+", line)]
         self.said.append((verb, arguments, code, self.plain(out), self.plain("\n".join(notes))))
@@ -70,10 +74,20 @@ def follow_and_signal(recorder, number):
     recorder.said.append(("signal", number, code, ready, out))
 
 
+def await_managed(site, name):
+    """Until the program has met the driver, which comes some time after its start, and is known to have."""
+    give_up = time.monotonic() + SECONDS
+    while not site.json("ps", name)[1]["tasks"][0]["managed"]:
+        if time.monotonic() > give_up:
+            raise AssertionError(f"{name} never called the driver")
+        time.sleep(0.02)
+
+
 def tasks(recorder):
     do = recorder
     do.json("ps")
     do.json("run", "-d", "--name", "t", "--gpus", "0", "--", COUNTER)
+    await_managed(do.site, "t")
     do.json("ps")
     do.json("run", "-d", "--name", "t", "--", COUNTER)
     do.text("pause", "t")
@@ -136,6 +150,8 @@ def programs(recorder):
 def ranks(recorder):
     do = recorder
     do.json("run", "-d", "--ranks", "2", "--name", "job", *SHELL, f"exec {COUNTER}")
+    for rank in ("job.0", "job.1"):
+        await_managed(do.site, rank)
     do.json("ps")
     do.text("ps", "--ranks")
     do.json("ps", "job.1")

@@ -319,6 +319,9 @@ class Records(SiteTest):
         path = os.path.join(self.site.state, "tasks", "t", "exit.json")
         with open(path, "w", encoding="utf-8") as file:
             file.write("{")
+        if self.site.agent:  # has read it when it was whole
+            self.site.stop_agent()
+            self.site.start_agent()
         code, document = self.site.json("ps", "--all")
         self.assertEqual((code, document["tasks"]), (0, []))
         self.assertIn("exit.json", document["notes"][0])
@@ -371,7 +374,7 @@ class Refusals(SiteTest):
         self.assertIn("CUDA_ERROR_NO_DEVICE", document["message"])
 
     def test_state_folder_that_cannot_be_made(self):
-        code, document = self.site.json("run", "--", "/bin/true", STASIS_STATE_DIR="/proc/stasis")
+        code, document = self.site.json("run", "--embedded", "--", "/bin/true", STASIS_STATE_DIR="/proc/stasis")
         self.assertIn(code, (3, 7))
         self.assertIn("/proc/stasis", document["message"])
 

@@ -113,7 +113,9 @@ class Site:
 
     def json(self, verb, *arguments, **extra):
         """(exit code, document)"""
-        code, out, _ = self.call(verb, "--json", *arguments, **extra)
+        # Of a verb of several, it is the second word that has the option.
+        words = (verb, arguments[0]) if verb in ("ops", "schedule", "images") else (verb,)
+        code, out, _ = self.call(*words, "--json", *arguments[len(words) - 1:], **extra)
         return code, json.loads(out)
 
     def task(self, name, file):
