@@ -286,7 +286,8 @@ Json MigrationRun::Recover() {
 
 // Nothing was handed over: it is as it was.
 Json MigrationRun::Back(const Status& why) {
-  const bool kept = memory_.stage == "copying" || Keep();
+  // Also a ghost that was killed at an image of the running job leaves it standing still.
+  const bool kept = Keep();
   sender_.reset();
   // The token is void then, and what has been sent is dropped; else the target does so by itself.
   if (peer_ && !memory_.token.empty()) (void)peer_->AskOutcome(memory_.token, Duration::zero());
