@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sqlite3.h>
-#include <sys/file.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <utility>
@@ -58,8 +58,13 @@ Status Failure(sqlite3* handle) {
 
 Result<Fd> LockBeside(const std::string& path) {
   ASSIGN_OR_RETURN(Fd lock, OpenFile(path + ".lock", O_RDWR | O_CREAT | O_NOFOLLOW));
-  if (flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
-  if (errno != EWOULDBLOCK) return ErrnoStatus(errno, "lock " + path);
+  // Unlike flock(2) not inherited: a child of a killed agent that has not executed its program yet would
+  // still have it when the next agent starts.
+  struct flock all {};
+  all.l_type = F_WRLCK;
+  all.l_whence = SEEK_SET;
+  if (fcntl(lock.get(), F_SETLK, &all) == 0) return lock;
+  if (errno != EACCES && errno != EAGAIN) return ErrnoStatus(errno, "lock " + path);
   return Status(StatusCode::kFailedPrecondition, path + " is in use by another agent");
 }
 

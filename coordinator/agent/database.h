@@ -67,7 +67,7 @@ class Database {
   Result<int64_t> Pragma(const char* name);
   Status Run(std::string_view sql, const std::vector<DbValue>& values, std::vector<DbRow>* rows);
 
-  const Fd lock_;  // flock(2) on a file beside the database
+  const Fd lock_;  // of this process, on a file beside the database
   sqlite3* const handle_;
   std::recursive_mutex mutex_;
   int depth_ = 0;  // transactions that are open, one in the other

@@ -73,12 +73,39 @@ TEST_F(DatabaseTest, IsForItsUserAlone) {
   }
 }
 
-TEST_F(DatabaseTest, IsOpenOnce) {
+TEST_F(DatabaseTest, IsOpenInOneProcess) {
   std::unique_ptr<Database> first = Open(steps_);
-  EXPECT_EQ(Try(steps_).status().code(), StatusCode::kFailedPrecondition);
+  pid_t other = fork();
+  ASSERT_GE(other, 0);
+  if (other == 0) _exit(Try(steps_).status().code() == StatusCode::kFailedPrecondition ? 0 : 1);
+  int status = -1;
+  ASSERT_EQ(waitpid(other, &status, 0), other);
+  EXPECT_EQ(status, 0);
   ASSERT_OK(first->Execute("INSERT INTO a VALUES ('k', 1)"));
   first.reset();
   EXPECT_EQ(Count(*Open(steps_), "a"), 1);
+}
+
+TEST_F(DatabaseTest, IsFreeWhenItsProcessIsGoneAndAChildIsNot) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  pid_t owner = fork();
+  ASSERT_GE(owner, 0);
+  if (owner == 0) {
+    std::unique_ptr<Database> database = Open(steps_);
+    char byte;
+    if (fork() == 0) {
+      close(ends[1]);
+      (void)!read(ends[0], &byte, 1);
+    }
+    _exit(database ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(owner, &status, 0), owner);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(Open(steps_));
+  close(ends[1]);
+  close(ends[0]);
 }
 
 TEST_F(DatabaseTest, WhatIsCommittedOutlivesAKilledProcess) {
