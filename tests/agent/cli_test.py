@@ -66,8 +66,9 @@ class Recorder:
 
 def follow_and_signal(recorder, number):
     """A program in the foreground that ends by itself when it is told to."""
-    command = recorder.site.start("run", "--name", "asked", *SHELL, "trap 'echo told; exit 5' INT TERM; echo ready; "
-                                  "while :; do sleep 0.05; done")
+    # A shell that says which of its children were ended says it when it likes.
+    script = "exec 2>/dev/null; trap 'echo told; exit 5' INT TERM; echo ready; while :; do sleep 0.05; done"
+    command = recorder.site.start("run", "--name", "asked", *SHELL, script)
     ready = command.line()
     command.signal(number)
     code, out, _ = command.finish()
