@@ -294,6 +294,8 @@ Json MigrationRun::Back(const Status& why) {
   DropEarlyImages();
   Json result = Failed(why, kept ? "rolled-back" : "lost");
   for (auto& [key, value] : failure_.items()) {
+    // What helps a job that is left standing is nothing for one that runs on.
+    if (key == "remedy" && kept) continue;
     if (key == "code" || key == "message" || key == "remedy" || key == "blockers" || key == "failed_rank")
       result[key] = value;
   }
