@@ -5,7 +5,7 @@ import threading
 import unittest
 import urllib.request
 
-from agents import ENDED, grpc, op, pb
+from agents import ENDED, OperationFailed, grpc, op, pb
 from softgpu import Node
 from stasisd import Stasisd
 
@@ -32,7 +32,10 @@ class Service(unittest.TestCase):
             stasisd.start()
         for name, job in stasisd.agent.jobs().items():
             if job.live:
-                stasisd.agent.call("cancel", job=name, grace_ms=1)
+                try:
+                    stasisd.agent.call("cancel", job=name, grace_ms=1)
+                except OperationFailed:  # it has ended by itself meanwhile
+                    stasisd.agent.wait_for_job(name, lambda job: not job.live)
 
     def run_shell(self, stasisd, name, script, **fields):
         stasisd.agent.call("run", name=name, argv=["/bin/sh", "-c", script], environment=["PATH=/usr/bin:/bin"], folder="/tmp",
