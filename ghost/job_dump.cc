@@ -92,6 +92,18 @@ Status DescribeTcp(const std::string& files_image, Manifest* manifest) {
   return CheckDumpedTcp(manifest->tcp);
 }
 
+// A program that stands still for the driver may come to its end without it: then CRIU is not what has
+// failed.
+Status OfTheLiving(const std::vector<pid_t>& tree, Status status) {
+  for (const pid_t pid : tree) {
+    const Result<ProcStat> stat = ReadProcStat(pid);
+    if (stat.ok() && stat->state != 'Z') continue;
+    return Errorf(StatusCode::kPeerDied, "process %d of the task has ended while its image was made (%s)",
+                  pid, std::string(status.message()).c_str());
+  }
+  return status;
+}
+
 }  // namespace
 
 // --- device memory
@@ -208,7 +220,7 @@ Status Job::RunCriuDump(const std::string& folder) {
   if (!status.ok()) {
     // The folder goes with the failure; its log is what can be looked at afterwards.
     (void)rename((folder + "/dump.log").c_str(), (paths_.state + "/criu-dump.log").c_str());
-    return DiskIsFull(folder) ? NoRoom(folder, status) : status;
+    return DiskIsFull(folder) ? NoRoom(folder, status) : OfTheLiving(tree, std::move(status));
   }
   left_stopped_ = stop;
   // The image is made; what the kernel passes on between sockets of stopped processes is in nobody's way.

@@ -69,7 +69,7 @@ class Site:
         env = self.node.env(**extra)
         del env["LD_LIBRARY_PATH"]  # `stasis run` brings its own
         env.update(STASIS_STATE_DIR=self.state, STASIS_RUN_DIR=self.run_dir)
-        if os.environ.get("STASIS_CRIU"):
+        if os.environ.get("STASIS_CRIU") and "STASIS_CRIU" not in extra:
             env["STASIS_CRIU"] = os.environ["STASIS_CRIU"]
         return env
 

@@ -259,6 +259,23 @@ class Lifecycle(unittest.TestCase):
                     self.assertIn(call, answer["message"])
                 self.finish(job, self.result_undisturbed())
 
+    def test_a_program_that_ends_while_its_image_is_made_has_ended(self):
+        """It stands still for the driver, and may yet come to its end without it: that is no failure of CRIU."""
+        job = self.stubborn("plain")
+        criu = os.path.join(self.site.folder.name, "criu-of-a-program-that-ends")
+        with open(criu, "w", encoding="utf-8") as script:
+            script.write(f"""#!/bin/sh
+if [ "$1" = dump ]; then
+  kill -9 {job.process()["pid"]}
+  while kill -0 {job.process()["pid"]} 2>/dev/null; do :; done
+fi
+exec "{os.environ["STASIS_CRIU"]}" "$@"
+""")
+        os.chmod(criu, 0o755)
+        _, answer = job.refused("checkpoint", STASIS_CRIU=criu)
+        self.assertEqual(answer["code"], "PEER_DIED", answer)
+        self.assertIn("has ended while its image was made", answer["message"])
+
     def test_a_broken_context_is_not_checkpointed(self):
         job = self.stubborn("broken")
         status, answer = job.refused("checkpoint")
