@@ -55,6 +55,7 @@ class Engine final : public Operations {
   void Enqueue(const Live& live);
   void ScheduleLocked(const std::string& job);
   void MakeReadyLocked(const Live& live);
+  bool Preempts(const Live& live) const;
   void Preempt(const std::string& job, const Live& by);
   void EndWaiting(const Live& live, const std::string& why);
   void Work();
@@ -187,6 +188,11 @@ void Engine::MakeReadyLocked(const Live& live) {
   ready_changed_.notify_one();
 }
 
+bool Engine::Preempts(const Live& live) const {
+  auto kind = kinds_.find(live->verb());
+  return kind != kinds_.end() && kind->second->preempts();
+}
+
 // What came before it, and has not begun, would only be undone by it.
 void Engine::Preempt(const std::string& job, const Live& by) {
   std::vector<Live> given_up;
@@ -195,12 +201,15 @@ void Engine::Preempt(const std::string& job, const Live& by) {
     auto lane = lanes_.find(job);
     if (lane == lanes_.end()) return;
     for (const Live& each : lane->second.waiting) {
-      if (!kinds_.at(each->verb())->preempts()) given_up.push_back(each);
+      if (!Preempts(each)) given_up.push_back(each);
     }
     for (const Live& each : given_up) std::erase(lane->second.waiting, each);
-    for (const auto& [number, each] : carried_) {
-      if (each->job() == job && !kinds_.at(each->verb())->preempts()) each->stop().Ask();
-    }
+    auto ask = [&](const Live& each) {
+      if (each->job() == job && !Preempts(each)) each->stop().Ask();
+    };
+    for (const auto& [number, each] : carried_) ask(each);
+    // Whose turn it is, and whom no thread has taken up yet.
+    for (const Live& each : ready_) ask(each);
   }
   for (const Live& each : given_up) EndWaiting(each, "given up for " + by->id());
 }
