@@ -255,6 +255,8 @@ SOFTGPU_CHILD(event_exporter) {
   CHILD_CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
   CHILD_CHECK(cuStreamCreate(&writer, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
   CHILD_CHECK(cuMemAlloc(&word, 4) == CUDA_SUCCESS && cuMemsetD32(word, 0, 1) == CUDA_SUCCESS);
+  // The streams that follow do not wait for the default one.
+  CHILD_CHECK(cuCtxSynchronize() == CUDA_SUCCESS);
   CHILD_CHECK(cuIpcGetEventHandle(&handle, plain) == CUDA_ERROR_INVALID_VALUE);
   CHILD_CHECK(cuIpcGetEventHandle(&handle, event) == CUDA_SUCCESS);
   CUevent mine = nullptr;
