@@ -9,6 +9,8 @@ import threading
 import time
 import unittest
 
+import grpc
+
 from agents import AgentNodes, op, pb
 from moving_job import CONDITION, MovingJob, Node, Sample
 
@@ -32,6 +34,7 @@ class Course(threading.Thread):
     def __init__(self, agent, job, offset):
         super().__init__(daemon=True)
         self.parts = []  # (offset of the end, time)
+        self.failure = None
         self.stream = agent.stub.Logs(pb.LogsRequest(name=job, offset=offset, follow=True))
         self.end = offset
         self.start()
@@ -41,12 +44,15 @@ class Course(threading.Thread):
             for chunk in self.stream:
                 self.end = chunk.offset + len(chunk.data)
                 self.parts.append((self.end, time.time()))
-        except Exception:  # pylint: disable=broad-except
-            pass  # it was cancelled
+        except grpc.RpcError as error:
+            if error.code() != grpc.StatusCode.CANCELLED:
+                self.failure = error
 
     def stop(self):
         self.stream.cancel()
         self.join()
+        if self.failure:
+            raise self.failure
 
     def written_after(self, offset):
         """When the first byte beyond `offset` was there; None: it was not."""
