@@ -1,0 +1,117 @@
+// The scheduler without its sockets: what has happened is stored, taken and decided on, and everybody can ask
+// how things are. The gRPC service is a thin shell around it, the agents' driver is one more user.
+//
+// Thread-safe; all calls answer from memory but those that record something, which return when it is on
+// stable storage.
+#ifndef SCHEDULER_DAEMON_CORE_H_
+#define SCHEDULER_DAEMON_CORE_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "scheduler/daemon/store.h"
+#include "scheduler/live/cluster.h"
+#include "stasis/v1/scheduler.pb.h"
+
+namespace stasis::scheduler {
+
+class SchedulerCore {
+ public:
+  struct Options {
+    Cluster::Options cluster;
+    std::string policy = "astraea";
+    std::function<Time()> now;  // milliseconds since 1970 that never go backwards
+  };
+  // Takes all that is in the store, and begins a reign. `store` outlives the object.
+  static Result<std::unique_ptr<SchedulerCore>> Open(Store& store, Options options);
+  SchedulerCore(const SchedulerCore&) = delete;
+  SchedulerCore& operator=(const SchedulerCore&) = delete;
+
+  const std::string& cluster_id() const { return cluster_id_; }
+  uint64_t reign() const { return reign_; }
+
+  // ---- What the service is asked for. What depends on the cluster is checked here (kNotFound,
+  // kAlreadyExists, kFailedPrecondition, kInvalidArgument); lengths, characters and ranges of single fields
+  // are checked by the caller.
+
+  v1::ClusterInfoReply Info() const;
+  // An empty name is made from the program's. A key that was taken before: the first one's job; with another
+  // request kInvalidArgument.
+  Result<v1::QueuedJob> Submit(const v1::SubmitRequest& request);
+  Result<v1::QueueReply> Queue(const v1::QueueRequest& request) const;
+  Result<v1::QueuedJob> Cancel(const std::string& job);
+  v1::TenantsReply Tenants() const;
+  Result<v1::Tenant> SetTenant(const v1::SetTenantRequest& request);
+  v1::NodesReply Nodes() const;
+  Result<v1::ClusterNode> Drain(const v1::DrainRequest& request);
+  Result<v1::ClusterNode> Undrain(const std::string& node);
+  Result<v1::ClusterNode> SetMaintenance(const v1::SetMaintenanceRequest& request);
+  // Without dry_run the moves are decided on, too.
+  Result<v1::DefragmentReply> Defragment(const v1::DefragmentRequest& request);
+
+  // What has happened after `after`, oldest first, at most `most`. Older ones than the newest 10,000 are not
+  // there any more.
+  std::vector<v1::ClusterEvent> EventsAfter(uint64_t after, size_t most) const;
+  uint64_t last_event() const;
+  // `told` is called after each event, from the thread that recorded it and without a lock of this object; it
+  // must not block. Nobody is told any more once the returned object has gone.
+  std::shared_ptr<void> Subscribe(std::function<void()> told);
+
+  // ---- For who carries the orders out
+
+  // Checks, stores and takes it, then decides. The number of the fact.
+  Result<uint64_t> Record(const Fact& fact);
+  // Decides if it is time to. When to call again although nothing is recorded by then; kNever: not.
+  Time Tick();
+  std::vector<Order> Ready() const;
+  // Calls `look` with the cluster as it is; nothing changes meanwhile.
+  void Look(const std::function<void(const Cluster&)>& look) const;
+  Time Now() const { return options_.now(); }
+
+ private:
+  struct Window {
+    int64_t start = 0, end = 0;
+  };
+  struct Watcher {
+    std::function<void()> told;
+  };
+
+  SchedulerCore(Store& store, Options options, std::unique_ptr<Policy> policy);
+  Status Replay();
+  Status Begin();
+
+  Store& store_;
+  const Options options_;
+  std::string cluster_id_;
+  uint64_t reign_ = 0;
+  int64_t started_ms_ = 0;
+
+  mutable std::mutex mutex_;
+  Cluster cluster_;
+  uint64_t last_number_ = 0;
+  std::map<std::string, std::string> jobs_by_key_;
+  std::deque<v1::ClusterEvent> events_;
+  std::vector<std::weak_ptr<Watcher>> watchers_;
+};
+
+// Who takes agents in.
+class Joining {
+ public:
+  virtual ~Joining() = default;
+  // Returns at once: the agent is connected to in the background, and is a node of the cluster once it has
+  // answered. Asked again for a node that is connected it does nothing. kInvalidArgument: the address cannot
+  // be one; kFailedPrecondition: another agent has the name.
+  virtual Status Join(const v1::JoinRequest& request) = 0;
+};
+
+}  // namespace stasis::scheduler
+
+#endif  // SCHEDULER_DAEMON_CORE_H_

@@ -1,0 +1,48 @@
+// What has happened to the cluster, on stable storage: <state dir>/schedd.db.
+#ifndef SCHEDULER_DAEMON_STORE_H_
+#define SCHEDULER_DAEMON_STORE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/sqlite/database.h"
+#include "base/status.h"
+#include "scheduler/live/fact.h"
+
+namespace stasis::scheduler {
+
+struct StoredFact {
+  uint64_t number = 0;  // ascending, from 1
+  Time at = 0;          // milliseconds since 1970
+  Fact fact;
+};
+
+// Thread-safe.
+class Store {
+ public:
+  // As Database::Open(). kFailedPrecondition: another scheduler has it open.
+  static Result<std::unique_ptr<Store>> Open(const std::string& path);
+
+  // What the cluster is called in the idempotency keys of its orders; made when the store is.
+  const std::string& cluster_id() const { return cluster_id_; }
+  // Counts this start; on stable storage when it returns.
+  Result<uint64_t> BeginReign();
+  // All facts, in order. kCorrupt names the one that cannot be read.
+  Status ForEach(const std::function<Status(const StoredFact&)>& take) const;
+  // All of them or none; numbers follow the last one.
+  Status Append(const std::vector<StoredFact>& facts);
+
+ private:
+  Store(std::unique_ptr<Database> database, std::string cluster_id)
+      : database_(std::move(database)), cluster_id_(std::move(cluster_id)) {}
+
+  const std::unique_ptr<Database> database_;
+  const std::string cluster_id_;
+};
+
+}  // namespace stasis::scheduler
+
+#endif  // SCHEDULER_DAEMON_STORE_H_
