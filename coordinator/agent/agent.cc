@@ -2,11 +2,12 @@
 
 #include <utility>
 
+#include "base/log/log.h"
 #include "coordinator/agent/call_observer.h"
 #include "coordinator/agent/kinds.h"
-#include "coordinator/agent/log.h"
 #include "coordinator/agent/migration.h"
 #include "coordinator/agent/peer_link.h"
+#include "coordinator/agent/schema.h"
 
 namespace stasis {
 namespace {
@@ -34,12 +35,12 @@ Status Agent::Begin() {
 }
 
 Status Agent::BeginState() {
-  ASSIGN_OR_RETURN(database_, Database::Open(site_.folders.state + "/agent.db"));
+  ASSIGN_OR_RETURN(database_, Database::Open(site_.folders.state + "/agent.db", SchemaSteps()));
   audit_ = std::make_unique<Audit>(*database_);
   ASSIGN_OR_RETURN(fence_, Fence::Load(*database_));
   std::vector<Endpoint> clear;
   for (const Endpoint& endpoint : config_.listen) {
-    if (AgentServer::IsClear(endpoint, config_.tls)) clear.push_back(endpoint);
+    if (RpcServer::IsClear(endpoint, config_.tls)) clear.push_back(endpoint);
   }
   ASSIGN_OR_RETURN(doors_, Doors::Open(clear));
   gate_.emplace(*doors_);
@@ -99,7 +100,7 @@ Status Agent::BeginServer() {
   hello.set_node(info.name());
   hello.set_version(info.version());
   peers_.emplace(*gate_, *audit_, *incoming_, std::move(hello));
-  AgentServer::Options options;
+  RpcServer::Options options;
   options.endpoints = config_.listen;
   options.tls = config_.tls;
   options.services = {&*service_, &*peers_};
@@ -108,7 +109,7 @@ Status Agent::BeginServer() {
     metrics_.TurnedAway();
     audit_->Record({"", "", "", "connect", "", "", why});
   };
-  ASSIGN_OR_RETURN(server_, AgentServer::Start(std::move(options), *doors_));
+  ASSIGN_OR_RETURN(server_, RpcServer::Start(std::move(options), *doors_));
   metrics_.SetSources(
       {registry_.get(), [this] { return watches_->streams(); }, [this] { return audit_->dropped(); }});
   return Status();

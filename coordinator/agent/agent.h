@@ -7,12 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "base/sqlite/database.h"
+#include "base/worker_pool.h"
 #include "coordinator/agent/audit.h"
 #include "coordinator/agent/config.h"
-#include "coordinator/agent/database.h"
-#include "coordinator/agent/doors.h"
 #include "coordinator/agent/fence.h"
-#include "coordinator/agent/gate.h"
 #include "coordinator/agent/incoming.h"
 #include "coordinator/agent/log_hub.h"
 #include "coordinator/agent/metrics.h"
@@ -21,10 +20,11 @@
 #include "coordinator/agent/peer_service.h"
 #include "coordinator/agent/registry.h"
 #include "coordinator/agent/schedule_slot.h"
-#include "coordinator/agent/server.h"
 #include "coordinator/agent/service.h"
 #include "coordinator/agent/watch_hub.h"
-#include "coordinator/agent/worker_pool.h"
+#include "proto/rpc/doors.h"
+#include "proto/rpc/gate.h"
+#include "proto/rpc/server.h"
 
 namespace stasis {
 
@@ -74,7 +74,7 @@ class Agent {
   std::unique_ptr<LogHub> logs_;
   std::optional<AgentService> service_;
   std::optional<PeerService> peers_;
-  std::unique_ptr<AgentServer> server_;
+  std::unique_ptr<RpcServer> server_;
 };
 
 }  // namespace stasis

@@ -2,7 +2,8 @@
 
 #include <chrono>
 
-#include "coordinator/agent/log.h"
+#include "base/log/log.h"
+#include "coordinator/node/layout.h"
 
 namespace stasis {
 namespace {

@@ -8,9 +8,9 @@
 #include <string>
 #include <thread>
 
+#include "base/sqlite/database.h"
 #include "base/status.h"
-#include "coordinator/agent/actor.h"
-#include "coordinator/agent/database.h"
+#include "proto/rpc/actor.h"
 
 namespace stasis {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "coordinator/agent/log.h"
+#include "base/log/log.h"
 #include "coordinator/node/layout.h"
 #include "proto/rpc/endpoint.h"
 

@@ -6,8 +6,8 @@
 #include <memory>
 #include <mutex>
 
+#include "base/sqlite/database.h"
 #include "base/status.h"
-#include "coordinator/agent/database.h"
 
 namespace stasis {
 

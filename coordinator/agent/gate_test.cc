@@ -1,5 +1,5 @@
 // Who is let in, and what is told of it.
-#include "coordinator/agent/gate.h"
+#include "proto/rpc/gate.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -11,11 +11,12 @@
 
 #include <condition_variable>
 
+#include "base/log/log.h"
 #include "base/testing.h"
 #include "coordinator/agent/audit.h"
 #include "coordinator/agent/config.h"
 #include "coordinator/agent/fence.h"
-#include "coordinator/agent/log.h"
+#include "coordinator/agent/schema.h"
 
 namespace stasis {
 namespace {
@@ -149,7 +150,7 @@ TEST(Doors, LeadNowhereThatOthersReach) {
 TEST(Fence, OnlyTheNewestReignChangesSomething) {
   TempFolder folder;
   {
-    Result<std::unique_ptr<Database>> database = Database::Open(folder / "agent.db");
+    Result<std::unique_ptr<Database>> database = Database::Open(folder / "agent.db", SchemaSteps());
     ASSERT_OK(database.status());
     Result<std::unique_ptr<Fence>> fence = Fence::Load(**database);
     ASSERT_OK(fence.status());
@@ -159,7 +160,7 @@ TEST(Fence, OnlyTheNewestReignChangesSomething) {
     EXPECT_EQ((*fence)->Admit(4).code(), StatusCode::kFailedPrecondition);
     ASSERT_OK((*fence)->Admit(0));
   }
-  Result<std::unique_ptr<Database>> database = Database::Open(folder / "agent.db");
+  Result<std::unique_ptr<Database>> database = Database::Open(folder / "agent.db", SchemaSteps());
   ASSERT_OK(database.status());
   Result<std::unique_ptr<Fence>> fence = Fence::Load(**database);
   ASSERT_OK(fence.status());
@@ -169,7 +170,7 @@ TEST(Fence, OnlyTheNewestReignChangesSomething) {
 
 TEST(Audit, IsOnDiskWhenItHasEnded) {
   TempFolder folder;
-  Result<std::unique_ptr<Database>> database = Database::Open(folder / "agent.db");
+  Result<std::unique_ptr<Database>> database = Database::Open(folder / "agent.db", SchemaSteps());
   ASSERT_OK(database.status());
   SetLogLevel(LogLevel::kError);
   {

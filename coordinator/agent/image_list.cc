@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "coordinator/agent/log.h"
+#include "base/log/log.h"
 #include "coordinator/job_record.h"
 #include "coordinator/node/image_figures.h"
 #include "coordinator/node/job.h"

@@ -9,6 +9,7 @@
 #include "coordinator/agent/chunk_sender.h"
 #include "coordinator/agent/migration_testing.h"
 #include "coordinator/agent/pack_tail.h"
+#include "coordinator/agent/schema.h"
 #include "coordinator/agent/testing.h"
 #include "coordinator/moved_mark.h"
 #include "coordinator/node/image_names.h"
@@ -33,7 +34,7 @@ class IncomingTest : public testing::Test {
     site_.folders = {folder_ / "state", folder_ / "run"};
     site_.files.ghost = "/nonexistent/stasis-ghost";
     ASSERT_OK(MakeFolders(site_.folders.state));
-    Result<std::unique_ptr<Database>> database = Database::Open(folder_ / "state/agent.db");
+    Result<std::unique_ptr<Database>> database = Database::Open(folder_ / "state/agent.db", SchemaSteps());
     ASSERT_OK(database.status());
     database_ = *std::move(database);
     Begin();

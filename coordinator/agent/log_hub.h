@@ -13,8 +13,8 @@
 
 #include "base/fd.h"
 #include "base/status.h"
+#include "base/worker_pool.h"
 #include "coordinator/agent/registry.h"
-#include "coordinator/agent/worker_pool.h"
 #include "coordinator/node/site.h"
 #include "stasis/v1/agent.pb.h"
 

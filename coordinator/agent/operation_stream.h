@@ -6,8 +6,8 @@
 
 #include <memory>
 
+#include "base/worker_pool.h"
 #include "coordinator/agent/operations.h"
-#include "coordinator/agent/worker_pool.h"
 #include "stasis/v1/operation.pb.h"
 
 namespace stasis {

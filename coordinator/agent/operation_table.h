@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "base/sqlite/database.h"
 #include "base/status.h"
-#include "coordinator/agent/actor.h"
-#include "coordinator/agent/database.h"
 #include "coordinator/agent/operations.h"
+#include "proto/rpc/actor.h"
 #include "stasis/v1/operation.pb.h"
 
 namespace stasis {

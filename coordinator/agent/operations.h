@@ -14,12 +14,12 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/sqlite/database.h"
 #include "base/status.h"
-#include "coordinator/agent/actor.h"
-#include "coordinator/agent/database.h"
 #include "coordinator/agent/registry.h"
 #include "coordinator/interrupt.h"
 #include "coordinator/node/layout.h"
+#include "proto/rpc/actor.h"
 #include "stasis/v1/operation.pb.h"
 
 namespace stasis {

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "coordinator/agent/operation_table.h"
+#include "coordinator/agent/schema.h"
 #include "coordinator/node/testing.h"
 
 namespace stasis {
@@ -147,7 +148,7 @@ class OperationsTest : public testing::Test {
  protected:
   void SetUp() override { Open(); }
   void Open() {
-    auto database = Database::Open(folder_.File("agent.db"));
+    auto database = Database::Open(folder_.File("agent.db"), SchemaSteps());
     ASSERT_TRUE(database.ok()) << database.status().ToString();
     database_ = *std::move(database);
     Operations::Kinds kinds;
@@ -165,7 +166,7 @@ class OperationsTest : public testing::Test {
   }
   // As after a kill: what the rows say is all there is.
   void Forge(const std::string& id, v1::OperationState state) {
-    auto database = Database::Open(folder_.File("agent.db"));
+    auto database = Database::Open(folder_.File("agent.db"), SchemaSteps());
     ASSERT_TRUE(database.ok());
     ASSERT_TRUE((*database)
                     ->Execute("UPDATE operations SET state = ?, ended_ms = 0 WHERE number = ?",

@@ -5,10 +5,10 @@
 
 #include <string>
 
+#include "base/worker_pool.h"
 #include "coordinator/agent/audit.h"
-#include "coordinator/agent/gate.h"
 #include "coordinator/agent/incoming.h"
-#include "coordinator/agent/worker_pool.h"
+#include "proto/rpc/gate.h"
 #include "stasis/v1/peer.grpc.pb.h"
 
 namespace stasis {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "coordinator/agent/log.h"
+#include "base/log/log.h"
 #include "coordinator/agent/schedule_rules.h"
 
 namespace stasis {

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/sqlite/database.h"
 #include "base/status.h"
-#include "coordinator/agent/database.h"
 #include "coordinator/agent/image_shelf.h"
 #include "coordinator/agent/operations.h"
 #include "coordinator/agent/registry.h"

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "coordinator/agent/schedule_testing.h"
+#include "coordinator/agent/schema.h"
 #include "coordinator/agent/testing.h"
 #include "coordinator/node/testing.h"
 
@@ -36,7 +37,7 @@ class ScheduleBookTest : public testing::Test {
   void Open() {
     book_.reset();
     database_.reset();
-    Result<std::unique_ptr<Database>> database = Database::Open(folder_.File("agent.db"));
+    Result<std::unique_ptr<Database>> database = Database::Open(folder_.File("agent.db"), SchemaSteps());
     ASSERT_TRUE(database.ok()) << database.status().ToString();
     database_ = *std::move(database);
     ScheduleParts parts;

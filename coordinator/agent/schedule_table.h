@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/sqlite/database.h"
 #include "base/status.h"
-#include "coordinator/agent/database.h"
 #include "coordinator/agent/schedule_rules.h"
 #include "coordinator/agent/scheduled_job.h"
 

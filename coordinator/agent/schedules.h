@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/sqlite/database.h"
 #include "base/status.h"
-#include "coordinator/agent/database.h"
 #include "coordinator/agent/operations.h"
 #include "coordinator/agent/registry.h"
 #include "coordinator/node/layout.h"

@@ -9,6 +9,7 @@
 
 #include "coordinator/agent/image_shelf.h"
 #include "coordinator/agent/schedule_testing.h"
+#include "coordinator/agent/schema.h"
 #include "coordinator/agent/testing.h"
 #include "coordinator/job_record.h"
 #include "coordinator/node/image_names.h"
@@ -27,7 +28,7 @@ constexpr Duration kLongest = seconds(60);
 class SchedulesTest : public testing::Test {
  protected:
   SchedulesTest() : folders_{folder_.File("state"), folder_.File("run")} {
-    Result<std::unique_ptr<Database>> database = Database::Open(folders_.state + "/agent.db");
+    Result<std::unique_ptr<Database>> database = Database::Open(folders_.state + "/agent.db", SchemaSteps());
     EXPECT_TRUE(database.ok()) << database.status().ToString();
     database_ = *std::move(database);
     v1::Job job;

@@ -6,16 +6,16 @@
 #include <functional>
 #include <string>
 
+#include "base/worker_pool.h"
 #include "coordinator/agent/audit.h"
 #include "coordinator/agent/fence.h"
-#include "coordinator/agent/gate.h"
 #include "coordinator/agent/log_hub.h"
 #include "coordinator/agent/node_facts.h"
 #include "coordinator/agent/operations.h"
 #include "coordinator/agent/registry.h"
 #include "coordinator/agent/schedule_slot.h"
 #include "coordinator/agent/watch_hub.h"
-#include "coordinator/agent/worker_pool.h"
+#include "proto/rpc/gate.h"
 #include "stasis/v1/agent.grpc.pb.h"
 
 namespace stasis {

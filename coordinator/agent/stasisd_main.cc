@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "base/log/log.h"
+#include "base/service_manager.h"
 #include "coordinator/agent/agent.h"
 #include "coordinator/agent/config.h"
-#include "coordinator/agent/log.h"
-#include "coordinator/agent/service_manager.h"
 
 namespace stasis {
 namespace {

@@ -1,4 +1,4 @@
-#include "coordinator/agent/log.h"
+#include "base/log/log.h"
 
 #include <unistd.h>
 
@@ -50,8 +50,8 @@ std::optional<LogLevel> LogLevelByName(std::string_view name) {
 
 void SetLogLevel(LogLevel least) { least_level = least; }
 
-std::string LogLine(LogLevel level, std::string_view component, std::string_view message, const Json& fields,
-                    int64_t realtime_us) {
+std::string LogLine(LogLevel level, std::string_view component, std::string_view message,
+                    const nlohmann::json& fields, int64_t realtime_us) {
   // Those that every line has come first, whatever the names of the others are.
   nlohmann::ordered_json line = {{"time", TimeText(realtime_us)},
                                  {"level", LogLevelName(level)},
@@ -65,7 +65,7 @@ std::string LogLine(LogLevel level, std::string_view component, std::string_view
   return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-void Log(LogLevel level, std::string_view component, std::string_view message, const Json& fields) {
+void Log(LogLevel level, std::string_view component, std::string_view message, const nlohmann::json& fields) {
   if (level < least_level.load(std::memory_order_relaxed)) return;
   auto now = std::chrono::system_clock::now().time_since_epoch();
   std::string line = LogLine(level, component, message, fields,

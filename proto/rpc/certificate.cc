@@ -1,4 +1,4 @@
-#include "coordinator/agent/certificate.h"
+#include "proto/rpc/certificate.h"
 
 #include <openssl/pem.h>
 #include <openssl/x509.h>

@@ -1,6 +1,6 @@
 // Threads for what blocks (disk, child processes), so that those that answer calls never do.
-#ifndef COORDINATOR_AGENT_WORKER_POOL_H_
-#define COORDINATOR_AGENT_WORKER_POOL_H_
+#ifndef BASE_WORKER_POOL_H_
+#define BASE_WORKER_POOL_H_
 
 #include <condition_variable>
 #include <deque>
@@ -36,4 +36,4 @@ class WorkerPool {
 
 }  // namespace stasis
 
-#endif  // COORDINATOR_AGENT_WORKER_POOL_H_
+#endif  // BASE_WORKER_POOL_H_

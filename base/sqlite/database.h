@@ -1,9 +1,9 @@
-// The agent's SQLite database: <state dir>/agent.db in WAL mode, synchronous=FULL. What is committed survives
-// a kill and a loss of power.
+// A daemon's SQLite database, in WAL mode, synchronous=FULL. What is committed survives a kill and a loss of
+// power.
 //
 // Thread-safe: one connection, one caller at a time. Callers keep what they read often in memory themselves.
-#ifndef COORDINATOR_AGENT_DATABASE_H_
-#define COORDINATOR_AGENT_DATABASE_H_
+#ifndef BASE_SQLITE_DATABASE_H_
+#define BASE_SQLITE_DATABASE_H_
 
 #include <cstdint>
 #include <functional>
@@ -40,9 +40,13 @@ class DbRow {
 class Database {
  public:
   // Creates it (0600), with missing folders above it, and brings its tables to this version. kUnsupported: it
-  // is of a newer one; kCorrupt: it is no database of ours, or damaged; kFailedPrecondition: another agent
-  // has it open.
-  static Result<std::unique_ptr<Database>> Open(const std::string& path);
+  // is of a newer one; kCorrupt: it is no database of ours, or damaged; kFailedPrecondition: another
+  // process has it open.
+  //
+  // `steps`: the tables of all modules, from version to version: [0] makes version 1. A step that was
+  // released is never changed; a change of the tables is another step at the end.
+  static Result<std::unique_ptr<Database>> Open(const std::string& path,
+                                                const std::vector<std::string>& steps);
   ~Database();
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
@@ -59,9 +63,6 @@ class Database {
 
  private:
   Database(sqlite3* handle, Fd lock) : lock_(std::move(lock)), handle_(handle) {}
-  static Result<std::unique_ptr<Database>> OpenWithSteps(const std::string& path,
-                                                         const std::vector<std::string>& steps);
-  friend class DatabaseTest;
   Status Prepare(const std::vector<std::string>& steps);
   Status Migrate(const std::vector<std::string>& steps);
   Result<int64_t> Pragma(const char* name);
@@ -73,10 +74,6 @@ class Database {
   int depth_ = 0;  // transactions that are open, one in the other
 };
 
-// The tables of all modules, as steps from version to version: [0] makes version 1. A step that was released
-// is never changed; a change of the tables is another step at the end.
-const std::vector<std::string>& SchemaSteps();
-
 }  // namespace stasis
 
-#endif  // COORDINATOR_AGENT_DATABASE_H_
+#endif  // BASE_SQLITE_DATABASE_H_

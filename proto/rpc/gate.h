@@ -1,23 +1,24 @@
 // Who calls, and whether that one may.
-#ifndef COORDINATOR_AGENT_GATE_H_
-#define COORDINATOR_AGENT_GATE_H_
+#ifndef PROTO_RPC_GATE_H_
+#define PROTO_RPC_GATE_H_
 
 #include <google/protobuf/message.h>
 #include <grpcpp/server_context.h>
 
 #include "base/status.h"
-#include "coordinator/agent/actor.h"
-#include "coordinator/agent/certificate.h"
-#include "coordinator/agent/doors.h"
+#include "proto/rpc/actor.h"
+#include "proto/rpc/certificate.h"
+#include "proto/rpc/doors.h"
 
 namespace stasis {
 
 // What a call does, as far as it matters for who may.
 enum class Access {
-  kLook,    // Info, Devices: everybody with a role
-  kRead,    // jobs, logs, images, operations: everybody but agents
+  kLook,    // what it is: everybody with a role
+  kRead,    // what is in it: everybody but agents
   kChange,  // operators and schedulers
   kPeer,    // agents only
+  kJoin,    // agents, and operators for them
 };
 // True when a client of that role may.
 bool MayDo(Role role, Access access);
@@ -40,4 +41,4 @@ class Gate {
 
 }  // namespace stasis
 
-#endif  // COORDINATOR_AGENT_GATE_H_
+#endif  // PROTO_RPC_GATE_H_

@@ -1,4 +1,4 @@
-#include "coordinator/agent/database.h"
+#include "base/sqlite/database.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ class DatabaseTest : public testing::Test {
     return database.ok() ? *std::move(database) : nullptr;
   }
   Result<std::unique_ptr<Database>> Try(const std::vector<std::string>& steps) {
-    return Database::OpenWithSteps(Path(), steps);
+    return Database::Open(Path(), steps);
   }
   static int64_t Count(Database& database, const std::string& table) {
     Result<std::vector<DbRow>> rows = database.Query("SELECT count(*) FROM " + table);
@@ -242,20 +242,6 @@ TEST_F(DatabaseTest, RefusesADamagedOne) {
   std::vector<std::byte> noise(3 * 4096, std::byte{0x5a});
   ASSERT_OK(WriteAt(file->get(), noise, 3 * 4096));
   EXPECT_EQ(Try(steps_).status().code(), StatusCode::kCorrupt);
-}
-
-TEST_F(DatabaseTest, TheSchemaOfAllModulesCanBeMade) {
-  std::string id;
-  for (int i = 0; i < 2; i++) {
-    Result<std::unique_ptr<Database>> database = Database::Open(Path());
-    ASSERT_OK(database.status());
-    Result<std::vector<DbRow>> rows = (*database)->Query("SELECT value FROM meta WHERE key = 'agent_id'");
-    ASSERT_OK(rows.status());
-    ASSERT_EQ(rows->size(), 1u);
-    EXPECT_EQ(rows->at(0).Text(0).size(), 32u);
-    EXPECT_TRUE(i == 0 || rows->at(0).Text(0) == id) << "it stays";
-    id = rows->at(0).Text(0);
-  }
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "coordinator/agent/service_manager.h"
+#include "base/service_manager.h"
 
 #include <sys/socket.h>
 #include <sys/un.h>

@@ -1,15 +1,15 @@
-// What the agent tells those who run it: one JSON object a line on standard error, each written whole.
+// What a daemon tells those who run it: one JSON object a line on standard error, each written whole.
 //
 // Fields: "time" (RFC 3339, UTC, microseconds), "level", "component", "message", and what a message has
 // besides them. Thread-safe.
-#ifndef COORDINATOR_AGENT_LOG_H_
-#define COORDINATOR_AGENT_LOG_H_
+#ifndef BASE_LOG_LOG_H_
+#define BASE_LOG_LOG_H_
 
+#include <cstdint>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
-
-#include "coordinator/node/layout.h"
 
 namespace stasis {
 
@@ -21,12 +21,13 @@ std::optional<LogLevel> LogLevelByName(std::string_view name);
 void SetLogLevel(LogLevel least);
 
 // `fields` is an object; names of the four above are not taken from it.
-void Log(LogLevel level, std::string_view component, std::string_view message, const Json& fields = {});
+void Log(LogLevel level, std::string_view component, std::string_view message,
+         const nlohmann::json& fields = {});
 
 // The line that Log() writes, without its end.
-std::string LogLine(LogLevel level, std::string_view component, std::string_view message, const Json& fields,
-                    int64_t realtime_us);
+std::string LogLine(LogLevel level, std::string_view component, std::string_view message,
+                    const nlohmann::json& fields, int64_t realtime_us);
 
 }  // namespace stasis
 
-#endif  // COORDINATOR_AGENT_LOG_H_
+#endif  // BASE_LOG_LOG_H_

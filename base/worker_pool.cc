@@ -1,4 +1,4 @@
-#include "coordinator/agent/worker_pool.h"
+#include "base/worker_pool.h"
 
 #include <csignal>
 

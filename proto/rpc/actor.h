@@ -1,6 +1,6 @@
 // Who asks, and what that one may do.
-#ifndef COORDINATOR_AGENT_ACTOR_H_
-#define COORDINATOR_AGENT_ACTOR_H_
+#ifndef PROTO_RPC_ACTOR_H_
+#define PROTO_RPC_ACTOR_H_
 
 #include <string>
 
@@ -11,9 +11,9 @@ namespace stasis {
 // Of a client's certificate, by its organizational unit (OU); of a client on the unix socket, by its uid.
 enum class Role {
   kReader,     // stasis-reader: looks
-  kOperator,   // stasis-operator, and the agent's own uid: everything but what is for agents
+  kOperator,   // stasis-operator, and the service's own uid: everything but what is for agents
   kScheduler,  // stasis-scheduler: as an operator, with a fence
-  kAgent,      // stasis-agent: Peer, and nothing else but Info and Devices
+  kAgent,      // stasis-agent: what is for agents, and what everybody may look at
   kItself,     // the agent's own schedules and restarts
 };
 const char* RoleName(Role role);
@@ -25,4 +25,4 @@ struct Actor {
 
 }  // namespace stasis
 
-#endif  // COORDINATOR_AGENT_ACTOR_H_
+#endif  // PROTO_RPC_ACTOR_H_

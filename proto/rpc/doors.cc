@@ -1,4 +1,4 @@
-#include "coordinator/agent/doors.h"
+#include "proto/rpc/doors.h"
 
 #include <netdb.h>
 #include <netinet/tcp.h>

@@ -1,6 +1,6 @@
-// The gRPC server of the agent: its listeners, and how it ends.
-#ifndef COORDINATOR_AGENT_SERVER_H_
-#define COORDINATOR_AGENT_SERVER_H_
+// A gRPC server: its listeners, and how it ends.
+#ifndef PROTO_RPC_SERVER_H_
+#define PROTO_RPC_SERVER_H_
 
 #include <grpcpp/server.h>
 #include <grpcpp/support/server_interceptor.h>
@@ -11,12 +11,12 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "coordinator/agent/doors.h"
+#include "proto/rpc/doors.h"
 #include "proto/rpc/endpoint.h"
 
 namespace stasis {
 
-class AgentServer {
+class RpcServer {
  public:
   // Where a client needs no TLS.
   static bool IsClear(const Endpoint& endpoint, const TlsFiles& tls) {
@@ -33,8 +33,8 @@ class AgentServer {
     Doors::Refused refused;
   };
   // Those endpoints that are in the clear are served through `doors`, which outlives the object.
-  static Result<std::unique_ptr<AgentServer>> Start(Options options, Doors& doors);
-  ~AgentServer();
+  static Result<std::unique_ptr<RpcServer>> Start(Options options, Doors& doors);
+  ~RpcServer();
 
   // With the ports that were taken.
   const std::vector<Endpoint>& endpoints() const { return endpoints_; }
@@ -42,7 +42,7 @@ class AgentServer {
   void Stop(Duration patience);
 
  private:
-  explicit AgentServer(Doors& doors) : doors_(doors) {}
+  explicit RpcServer(Doors& doors) : doors_(doors) {}
 
   Doors& doors_;
   std::vector<Endpoint> endpoints_;
@@ -51,4 +51,4 @@ class AgentServer {
 
 }  // namespace stasis
 
-#endif  // COORDINATOR_AGENT_SERVER_H_
+#endif  // PROTO_RPC_SERVER_H_

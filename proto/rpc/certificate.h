@@ -1,7 +1,7 @@
 // What a client's certificate says of it. The signature, and that it was valid when the connection was made,
 // has been checked by TLS.
-#ifndef COORDINATOR_AGENT_CERTIFICATE_H_
-#define COORDINATOR_AGENT_CERTIFICATE_H_
+#ifndef PROTO_RPC_CERTIFICATE_H_
+#define PROTO_RPC_CERTIFICATE_H_
 
 #include <cstdint>
 #include <map>
@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "coordinator/agent/actor.h"
+#include "proto/rpc/actor.h"
 
 namespace stasis {
 
@@ -35,4 +35,4 @@ class Certificates {
 
 }  // namespace stasis
 
-#endif  // COORDINATOR_AGENT_CERTIFICATE_H_
+#endif  // PROTO_RPC_CERTIFICATE_H_

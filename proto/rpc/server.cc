@@ -1,4 +1,4 @@
-#include "coordinator/agent/server.h"
+#include "proto/rpc/server.h"
 
 #include <grpcpp/server_builder.h>
 #include <grpcpp/server_posix.h>
@@ -20,14 +20,14 @@ void Limit(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  // Two agents on one port would each get some of the calls.
+  // Two servers on one port would each get some of the calls.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
 }
 
 }  // namespace
 
-Result<std::unique_ptr<AgentServer>> AgentServer::Start(Options options, Doors& doors) {
-  std::unique_ptr<AgentServer> server(new AgentServer(doors));
+Result<std::unique_ptr<RpcServer>> RpcServer::Start(Options options, Doors& doors) {
+  std::unique_ptr<RpcServer> server(new RpcServer(doors));
   grpc::ServerBuilder builder;
   Limit(builder);
   std::list<std::pair<Endpoint, int>> ports;  // told by BuildAndStart
@@ -56,9 +56,9 @@ Result<std::unique_ptr<AgentServer>> AgentServer::Start(Options options, Doors& 
   return server;
 }
 
-AgentServer::~AgentServer() { Stop(Duration::zero()); }
+RpcServer::~RpcServer() { Stop(Duration::zero()); }
 
-void AgentServer::Stop(Duration patience) {
+void RpcServer::Stop(Duration patience) {
   doors_.Stop();
   if (server_ == nullptr) return;
   server_->Shutdown(std::chrono::system_clock::now() +

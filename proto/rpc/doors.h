@@ -1,7 +1,7 @@
 // Where clients of this machine come in without TLS: unix sockets and loopback addresses. Who connects is
 // known from the kernel, by uid; another user than this process's own and root is turned away and logged.
-#ifndef COORDINATOR_AGENT_DOORS_H_
-#define COORDINATOR_AGENT_DOORS_H_
+#ifndef PROTO_RPC_DOORS_H_
+#define PROTO_RPC_DOORS_H_
 
 #include <sys/types.h>
 
@@ -72,4 +72,4 @@ Result<uid_t> OwnerOfTcpPeer(int fd);
 
 }  // namespace stasis
 
-#endif  // COORDINATOR_AGENT_DOORS_H_
+#endif  // PROTO_RPC_DOORS_H_

@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "coordinator/agent/doors.h"
+#include "proto/rpc/doors.h"
 
 namespace stasis {
 namespace {

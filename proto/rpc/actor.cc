@@ -1,4 +1,4 @@
-#include "coordinator/agent/actor.h"
+#include "proto/rpc/actor.h"
 
 namespace stasis {
 

@@ -1,4 +1,4 @@
-#include "coordinator/agent/database.h"
+#include "base/sqlite/database.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -58,14 +58,14 @@ Status Failure(sqlite3* handle) {
 
 Result<Fd> LockBeside(const std::string& path) {
   ASSIGN_OR_RETURN(Fd lock, OpenFile(path + ".lock", O_RDWR | O_CREAT | O_NOFOLLOW));
-  // Unlike flock(2) not inherited: a child of a killed agent that has not executed its program yet would
-  // still have it when the next agent starts.
+  // Unlike flock(2) not inherited: a child of a killed daemon that has not executed its program yet would
+  // still have it when the next one starts.
   struct flock all {};
   all.l_type = F_WRLCK;
   all.l_whence = SEEK_SET;
   if (fcntl(lock.get(), F_SETLK, &all) == 0) return lock;
   if (errno != EACCES && errno != EAGAIN) return ErrnoStatus(errno, "lock " + path);
-  return Status(StatusCode::kFailedPrecondition, path + " is in use by another agent");
+  return Status(StatusCode::kFailedPrecondition, path + " is in use by another process");
 }
 
 struct Binder {
@@ -133,12 +133,8 @@ std::string DbRow::Text(size_t column) const {
   return value == nullptr ? std::string() : *value;
 }
 
-Result<std::unique_ptr<Database>> Database::Open(const std::string& path) {
-  return OpenWithSteps(path, SchemaSteps());
-}
-
-Result<std::unique_ptr<Database>> Database::OpenWithSteps(const std::string& path,
-                                                          const std::vector<std::string>& steps) {
+Result<std::unique_ptr<Database>> Database::Open(const std::string& path,
+                                                 const std::vector<std::string>& steps) {
   RETURN_IF_ERROR(MakeFolders(path.substr(0, path.rfind('/'))));
   ASSIGN_OR_RETURN(Fd lock, LockBeside(path));
   // SQLite would create it by the umask; what it makes beside the file has the file's mode.

@@ -1,4 +1,4 @@
-#include "coordinator/agent/gate.h"
+#include "proto/rpc/gate.h"
 
 #include <grpc/grpc_security_constants.h>
 
@@ -34,6 +34,8 @@ bool MayDo(Role role, Access access) {
       return role == Role::kOperator || role == Role::kScheduler || role == Role::kItself;
     case Access::kPeer:
       return role == Role::kAgent;
+    case Access::kJoin:
+      return role == Role::kAgent || role == Role::kOperator;
   }
   return false;
 }
