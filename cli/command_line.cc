@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "base/field_checks.h"
 #include "cli/exit_codes.h"
 #include "coordinator/job_json.h"
 #include "coordinator/node/layout.h"

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/field_checks.h"
 #include "cli/exit_codes.h"
 #include "cli/report.h"
 

@@ -10,9 +10,6 @@
 
 namespace stasis {
 
-inline constexpr size_t kMaxKey = 128;                  // bytes of an idempotency key
-inline constexpr size_t kMaxRequestStrings = 16384;     // arguments, variables; of each kind
-inline constexpr size_t kMaxRequestString = 128 << 10;  // bytes of one: what execve(2) takes
 inline constexpr int kMaxRequestGpus = 1024;
 inline constexpr uint32_t kMaxListedOperations = 1000;
 

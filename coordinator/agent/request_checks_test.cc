@@ -5,6 +5,8 @@
 #include <limits>
 #include <string>
 
+#include "base/field_checks.h"
+
 namespace stasis {
 namespace {
 

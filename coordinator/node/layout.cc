@@ -16,8 +16,6 @@
 namespace stasis {
 namespace {
 
-constexpr size_t kMaxTaskName = 48;  // the sockets below the run folder have paths of at most 107 bytes
-
 std::string Variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
@@ -41,11 +39,6 @@ std::string DefaultRun() {
   if (geteuid() == 0) return "/run/stasis";
   std::string base = Variable("XDG_RUNTIME_DIR");
   return base.empty() ? "/tmp/stasis-" + std::to_string(geteuid()) : base + "/stasis";
-}
-
-bool IsNameCharacter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
-         c == '.';
 }
 
 Status WriteAll(int file, std::string_view text) {
@@ -78,16 +71,6 @@ TaskPaths::TaskPaths(const Folders& folders, std::string_view task_name)
       run(folders.run + "/tasks/" + name),
       ctl(run + "/ctl"),
       ghost_socket(run + "/ghost.sock") {}
-
-Status CheckTaskName(std::string_view name) {
-  bool good = !name.empty() && name.size() <= kMaxTaskName && name[0] != '.' && name[0] != '-' &&
-              std::all_of(name.begin(), name.end(), IsNameCharacter);
-  if (good) return Status();
-  return Errorf(
-      StatusCode::kInvalidArgument,
-      "'%.*s' is no task name: 1 to %zu letters, digits, '-', '_' and '.', not beginning with '-' or '.'",
-      static_cast<int>(std::min<size_t>(name.size(), 200)), name.data(), kMaxTaskName);
-}
 
 std::vector<std::string> ListTasks(const Folders& folders) {
   std::vector<std::string> names;

@@ -9,6 +9,7 @@
 
 #include "base/files.h"
 #include "base/status.h"
+#include "base/task_name.h"
 
 namespace stasis {
 
@@ -35,9 +36,6 @@ struct TaskPaths {
   std::string ghost_socket;
   std::string File(std::string_view file) const { return folder + "/" + std::string(file); }
 };
-
-// kInvalidArgument unless `name` is usable as a folder's name and on a command line.
-Status CheckTaskName(std::string_view name);
 
 // Names of all tasks on record, sorted.
 std::vector<std::string> ListTasks(const Folders& folders);

@@ -60,12 +60,6 @@ Result<Duration> ParseLongDuration(std::string_view text) {
   return ParseTime(text, 366 * kDay, "90s, 10m, 2h or 7d, up to a year");
 }
 
-Status CheckEnvironmentEntry(std::string_view text) {
-  size_t equals = text.find('=');
-  if (equals != 0 && equals != std::string_view::npos) return Status();
-  return Bad("environment entry", text, "KEY=VALUE");
-}
-
 std::string GpuListText(const std::vector<int>& gpus) {
   std::string text;
   for (int gpu : gpus) text += (text.empty() ? "" : ",") + std::to_string(gpu);

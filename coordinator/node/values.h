@@ -17,8 +17,6 @@ Result<std::vector<int>> ParseGpuList(std::string_view text);
 Result<Duration> ParseDuration(std::string_view text);
 // The same, up to a year.
 Result<Duration> ParseLongDuration(std::string_view text);
-// KEY=VALUE with a key that is not empty.
-Status CheckEnvironmentEntry(std::string_view text);
 // "2,0".
 std::string GpuListText(const std::vector<int>& gpus);
 
