@@ -9,7 +9,6 @@
 
 #include "base/sqlite/database.h"
 #include "base/worker_pool.h"
-#include "coordinator/agent/audit.h"
 #include "coordinator/agent/config.h"
 #include "coordinator/agent/fence.h"
 #include "coordinator/agent/incoming.h"
@@ -22,6 +21,7 @@
 #include "coordinator/agent/schedule_slot.h"
 #include "coordinator/agent/service.h"
 #include "coordinator/agent/watch_hub.h"
+#include "proto/rpc/audit.h"
 #include "proto/rpc/doors.h"
 #include "proto/rpc/gate.h"
 #include "proto/rpc/server.h"

@@ -5,8 +5,8 @@
 
 #include <grpcpp/support/server_interceptor.h>
 
-#include "coordinator/agent/audit.h"
 #include "coordinator/agent/metrics.h"
+#include "proto/rpc/audit.h"
 #include "proto/rpc/gate.h"
 
 namespace stasis {

@@ -13,10 +13,10 @@
 
 #include "base/log/log.h"
 #include "base/testing.h"
-#include "coordinator/agent/audit.h"
 #include "coordinator/agent/config.h"
 #include "coordinator/agent/fence.h"
 #include "coordinator/agent/schema.h"
+#include "proto/rpc/audit.h"
 
 namespace stasis {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "base/worker_pool.h"
-#include "coordinator/agent/audit.h"
 #include "coordinator/agent/incoming.h"
+#include "proto/rpc/audit.h"
 #include "proto/rpc/gate.h"
 #include "stasis/v1/peer.grpc.pb.h"
 

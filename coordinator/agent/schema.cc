@@ -1,9 +1,9 @@
 #include "coordinator/agent/schema.h"
 
-#include "coordinator/agent/audit.h"
 #include "coordinator/agent/handover_table.h"
 #include "coordinator/agent/operation_table.h"
 #include "coordinator/agent/schedule_table.h"
+#include "proto/rpc/audit.h"
 
 namespace stasis {
 namespace {

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "base/worker_pool.h"
-#include "coordinator/agent/audit.h"
 #include "coordinator/agent/fence.h"
 #include "coordinator/agent/log_hub.h"
 #include "coordinator/agent/node_facts.h"
@@ -15,6 +14,7 @@
 #include "coordinator/agent/registry.h"
 #include "coordinator/agent/schedule_slot.h"
 #include "coordinator/agent/watch_hub.h"
+#include "proto/rpc/audit.h"
 #include "proto/rpc/gate.h"
 #include "stasis/v1/agent.grpc.pb.h"
 

@@ -1,9 +1,8 @@
-#include "coordinator/agent/audit.h"
+#include "proto/rpc/audit.h"
 
 #include <chrono>
 
 #include "base/log/log.h"
-#include "coordinator/node/layout.h"
 
 namespace stasis {
 namespace {
@@ -16,12 +15,12 @@ int64_t NowMs() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
 }
 
-Json Describe(const AuditEntry& entry) {
-  Json fields = {{"actor", entry.actor},
-                 {"role", entry.role},
-                 {"address", entry.address},
-                 {"verb", entry.verb},
-                 {"code", StatusCodeName(entry.outcome.code())}};
+nlohmann::json Describe(const AuditEntry& entry) {
+  nlohmann::json fields = {{"actor", entry.actor},
+                           {"role", entry.role},
+                           {"address", entry.address},
+                           {"verb", entry.verb},
+                           {"code", StatusCodeName(entry.outcome.code())}};
   if (!entry.job.empty()) fields["job"] = entry.job;
   if (!entry.operation.empty()) fields["operation"] = entry.operation;
   if (!entry.outcome.ok()) fields["why"] = std::string(entry.outcome.message());

@@ -1,6 +1,6 @@
-// Who did what, and who was refused: table `audit` of the agent's database, and the log.
-#ifndef COORDINATOR_AGENT_AUDIT_H_
-#define COORDINATOR_AGENT_AUDIT_H_
+// Who did what, and who was refused: table `audit` of a database, and the log.
+#ifndef PROTO_RPC_AUDIT_H_
+#define PROTO_RPC_AUDIT_H_
 
 #include <condition_variable>
 #include <deque>
@@ -71,4 +71,4 @@ class Audit {
 
 }  // namespace stasis
 
-#endif  // COORDINATOR_AGENT_AUDIT_H_
+#endif  // PROTO_RPC_AUDIT_H_
