@@ -5,6 +5,7 @@
 
 #include "../common/fail.h"
 #include "../common/options.h"
+#include "../common/pace.h"
 #include "../common/random.h"
 #include "../common/saved_state.h"
 #include "trainer.h"
@@ -24,6 +25,7 @@ cnn::Config ParseConfig(int argc, char** argv) {
   options.Integer("--test", &config.test, 0, 1000000, "test images to classify, 0: all");
   options.Integer("--device", &config.device, 0, 1023, "CUDA device");
   options.Integer("--log-every", &config.log_every, 1, 100000000, "steps between lines");
+  options.Integer("--pace-ms", &config.pace_ms, 0, 60000, "rests for up to so long between steps");
   options.Text("--data", &config.data, "directory of the IDX files");
   options.Flag("--reference", &config.reference, "train on the host, without CUDA");
   config.saving.AddTo(&options);
@@ -78,7 +80,9 @@ bool Train(const cnn::Config& config, int images, cnn::Trainer* trainer) {
     sample::SavedState state = sample::SavedState::Read(config.saving.from, Kind(config));
     Exchange(&state, &course, trainer);
   }
+  sample::Pace pace(config.pace_ms, config.seed);
   while (course.step < config.steps) {
+    pace.Wait();
     ++course.step;
     if (course.next + config.batch > images) {
       course.order = sample::Permutation(images, &course.random);

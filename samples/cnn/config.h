@@ -20,6 +20,7 @@ struct Config {
   int test = 0;  // test images to classify, 0: all
   int device = 0;
   int log_every = 10;
+  int pace_ms = 0;
   bool reference = false;
   sample::Saving saving;
   std::string data = "/usr/share/datasets/fashion-mnist";

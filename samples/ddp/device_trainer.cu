@@ -67,7 +67,7 @@ class DeviceTrainer : public Trainer {
         layout_(config),
         environment_(ranks::ReadEnvironment()),
         ranks_(environment_.ranks * config.devices),
-        pace_(config.pace_ms, config.seed, environment_.rank) {
+        pace_(ranks::PaceOf(config.pace_ms, config.seed, environment_.rank)) {
     const int first = ranks::ChooseDevice(config.device, environment_, config.devices);
     for (int i = 0; i < config.devices; ++i)
       replicas_.push_back(
@@ -208,7 +208,7 @@ class DeviceTrainer : public Trainer {
   const Layout layout_;
   const ranks::Environment environment_;
   const int ranks_;
-  ranks::Pace pace_;
+  sample::Pace pace_;
   std::vector<std::unique_ptr<Replica>> replicas_;
 };
 

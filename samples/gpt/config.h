@@ -21,6 +21,7 @@ struct Config {
   uint64_t seed = 1;
   int device = 0;
   int log_every = 1;
+  int pace_ms = 0;
   bool reference = false;
   sample::Saving saving;
   bool blas = false;  // cuBLAS multiplies the matrices

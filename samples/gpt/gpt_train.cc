@@ -6,6 +6,7 @@
 
 #include "../common/fail.h"
 #include "../common/options.h"
+#include "../common/pace.h"
 #include "../common/saved_state.h"
 #include "../common/sha256.h"
 #include "model.h"
@@ -34,6 +35,7 @@ gpt::Config ParseConfig(int argc, char** argv) {
   options.Seed("--seed", &config.seed, "of the weights and of the places in the text");
   options.Integer("--device", &config.device, 0, 1023, "CUDA device");
   options.Integer("--log-every", &config.log_every, 1, 100000000, "steps between lines");
+  options.Integer("--pace-ms", &config.pace_ms, 0, 60000, "rests for up to so long between steps");
   options.Text("--text", &config.text, "any file");
   options.Flag("--blas", &config.blas, "multiply matrices by cuBLAS");
   options.Flag("--reference", &config.reference, "train on the host, without CUDA");
@@ -89,7 +91,9 @@ bool Train(const gpt::Config& config, const gpt::Corpus& corpus, gpt::Model* mod
     sample::SavedState state = sample::SavedState::Read(config.saving.from, Kind(config, corpus));
     Exchange(&state, &course, model);
   }
+  sample::Pace pace(config.pace_ms, config.seed);
   while (course.step < config.steps) {
+    pace.Wait();
     ++course.step;
     model->Step(gpt::DrawBatch(corpus, config, &course.random));
     if (course.step % config.log_every == 0 || course.step == config.steps) {

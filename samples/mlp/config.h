@@ -22,6 +22,7 @@ struct Config {
   int reserve = 4;
   int freeze_after = 0;  // steps after which weights stay as they are; 0: never
   int log_every = 1;
+  int pace_ms = 0;
   bool reference = false;
   sample::Saving saving;
   std::string data = "/usr/share/datasets/fashion-mnist";

@@ -5,6 +5,7 @@
 
 #include "../common/fail.h"
 #include "../common/options.h"
+#include "../common/pace.h"
 #include "../common/random.h"
 #include "../common/saved_state.h"
 #include "trainer.h"
@@ -27,6 +28,7 @@ mlp::Config ParseConfig(int argc, char** argv) {
   options.Integer("--freeze-after", &config.freeze_after, 0, 100000000,
                   "steps after which only the loss is computed, 0: never");
   options.Integer("--log-every", &config.log_every, 1, 100000000, "steps between lines");
+  options.Integer("--pace-ms", &config.pace_ms, 0, 60000, "rests for up to so long between steps");
   options.Text("--data", &config.data, "directory of the IDX files");
   options.Flag("--reference", &config.reference, "train on the host, without CUDA");
   config.saving.AddTo(&options);
@@ -79,7 +81,9 @@ bool Train(const mlp::Config& config, int images, mlp::Trainer* trainer) {
     sample::SavedState state = sample::SavedState::Read(config.saving.from, Kind(config));
     Exchange(&state, &course, trainer);
   }
+  sample::Pace pace(config.pace_ms, config.seed);
   while (course.step < config.steps) {
+    pace.Wait();
     ++course.step;
     if (course.next + config.batch > images) {
       course.order = sample::Permutation(images, &course.random);

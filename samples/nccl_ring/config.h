@@ -18,6 +18,7 @@ struct Config {
   int rounds = 20;
   uint64_t seed = 1;
   int device = -1;  // -1: 0 for rank 0, and so on
+  int pace_ms = 0;
   bool reference = false;
 };
 

@@ -5,6 +5,7 @@
 
 #include "../common/fail.h"
 #include "../common/options.h"
+#include "../common/pace.h"
 #include "../common/sha256.h"
 #include "config.h"
 
@@ -21,6 +22,7 @@ nccl_ring::Config ParseConfig(int argc, char** argv) {
                  "without --rank: one call for all, or a group of calls");
   options.Integer("--elements", &config.elements, 1, 1 << 26, "elements of a vector");
   options.Integer("--rounds", &config.rounds, 1, 1000000000, "times around");
+  options.Integer("--pace-ms", &config.pace_ms, 0, 60000, "rests for up to so long between rounds");
   options.Seed("--seed", &config.seed, "of the vectors");
   options.Integer("--device", &config.device, 0, 1023,
                   "CUDA device of the first rank here; unset: its rank's number");
@@ -46,8 +48,11 @@ int main(int argc, char** argv) {
          static_cast<unsigned long long>(config.seed));
   const std::unique_ptr<nccl_ring::Ring> ring =
       config.reference ? nccl_ring::MakeHostRing(config) : nccl_ring::MakeDeviceRing(config);
-  for (int round = 1; round <= config.rounds; ++round)
+  sample::Pace pace(config.pace_ms, config.seed);
+  for (int round = 1; round <= config.rounds; ++round) {
+    pace.Wait();
     printf("round %d checksum %016llx\n", round, static_cast<unsigned long long>(Checksum(ring->Round())));
+  }
   sample::Sha256 sha;
   sha.Update(ring->Gather());
   printf("sha256 %s\n", sha.HexDigest().c_str());

@@ -26,7 +26,7 @@ class DeviceTrainer : public Trainer {
         environment_(ranks::ReadEnvironment()),
         rank_(environment_.rank),
         stage_(config, rank_, environment_.ranks),
-        pace_(config.pace_ms, config.seed, rank_) {
+        pace_(ranks::PaceOf(config.pace_ms, config.seed, rank_)) {
     CUDA_CHECK(cudaSetDevice(ranks::ChooseDevice(config.device, environment_, 1)));
     CUDA_CHECK(cudaStreamCreate(&stream_));
     Allocate();
@@ -173,7 +173,7 @@ class DeviceTrainer : public Trainer {
   const ranks::Environment environment_;
   const int rank_;
   const Stage stage_;
-  ranks::Pace pace_;
+  sample::Pace pace_;
   cudaStream_t stream_ = nullptr;
   ncclComm_t comm_ = nullptr;
   Floats table_, features_, weights_, velocity_;

@@ -4,8 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "../common/cuda_check.h"
 #include "../common/fail.h"
@@ -37,16 +35,6 @@ Environment ReadEnvironment() {
   if (taken != nullptr && strcmp(taken, "True") == 0) environment.port += environment.port < 65535 ? 1 : -1;
   if (const char* address = getenv("MASTER_ADDR")) environment.address = address;
   return environment;
-}
-
-void Pace::Wait() {
-  if (milliseconds_ == 0) return;
-  const char* until = getenv("PACE_UNTIL");
-  if (until != nullptr && access(until, F_OK) == 0) return;
-  const uint32_t microseconds = random_.Below(static_cast<uint32_t>(milliseconds_) * 1000 + 1);
-  timespec left = {microseconds / 1000000, static_cast<long>(microseconds % 1000000) * 1000};
-  while (nanosleep(&left, &left) != 0 && errno == EINTR) {
-  }
 }
 
 int ChooseDevice(int chosen, const Environment& environment, int count) {

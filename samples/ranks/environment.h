@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "../common/options.h"
-#include "../common/random.h"
+#include "../common/pace.h"
 
 namespace ranks {
 
@@ -28,18 +28,10 @@ Environment ReadEnvironment();
 // MASTER_ADDR:MASTER_PORT, or the next port where torchrun has that one itself; no socket is open afterwards.
 std::vector<ncclUniqueId> ShareIds(const Environment& environment, int count);
 
-// Waits for a random time between two pieces of work, so that ranks are not in step. No more once the file exists that
-// PACE_UNTIL names: the work lasts as long as somebody needs, and ends soon after.
-class Pace {
- public:
-  Pace(int milliseconds, uint64_t seed, int rank)
-      : milliseconds_(milliseconds), random_(seed * 7919 + static_cast<uint64_t>(rank)) {}
-  void Wait();
-
- private:
-  const int milliseconds_;  // at most
-  sample::Random random_;
-};
+// Rests between two pieces of work of a rank; each has its own.
+inline sample::Pace PaceOf(int milliseconds, uint64_t seed, int rank) {
+  return sample::Pace(milliseconds, seed * 7919 + static_cast<uint64_t>(rank));
+}
 
 // The device of the first rank of this process: `chosen`, or by LOCAL_RANK; `count` of them follow each
 // other.

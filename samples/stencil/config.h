@@ -17,6 +17,7 @@ struct Config {
   int streams = 4;
   std::string graph = "capture";
   int device = 0;
+  int pace_ms = 0;
   bool reference = false;
   sample::Saving saving;  // its step is an iteration
 };

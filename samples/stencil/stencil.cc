@@ -7,6 +7,7 @@
 
 #include "../common/fail.h"
 #include "../common/options.h"
+#include "../common/pace.h"
 #include "../common/saved_state.h"
 #include "../common/sha256.h"
 #include "config.h"
@@ -20,6 +21,7 @@ stencil::Config ParseConfig(int argc, char** argv) {
   options.Integer("--height", &config.height, 3, 16384, "rows, edges included");
   options.Integer("--iterations", &config.iterations, 2, 1000000000, "iterations, an even number");
   options.Integer("--report-every", &config.report_every, 2, 1000000000, "iterations a line, an even number");
+  options.Integer("--pace-ms", &config.pace_ms, 0, 60000, "rests for up to so long between lines");
   options.Integer("--streams", &config.streams, 1, 64, "streams that share an iteration");
   options.Choice("--graph", &config.graph, {"capture", "explicit", "none"}, "capture, explicit or none");
   options.Integer("--device", &config.device, 0, 1023, "CUDA device");
@@ -52,7 +54,9 @@ bool Solve(const stencil::Config& config, stencil::Solver* solver) {
     sample::SavedState state = sample::SavedState::Read(config.saving.from, Kind(config));
     Exchange(&state, &done, solver);
   }
+  sample::Pace pace(config.pace_ms, 1);
   while (done < config.iterations) {
+    pace.Wait();
     const int iterations = std::min(config.report_every, config.iterations - done);
     const double residual = solver->Advance(iterations);
     done += iterations;

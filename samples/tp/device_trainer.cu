@@ -31,7 +31,7 @@ class DeviceTrainer : public Trainer {
         environment_(ranks::ReadEnvironment()),
         rank_(environment_.rank),
         grid_(config, environment_.ranks),
-        pace_(config.pace_ms, config.seed, rank_) {
+        pace_(ranks::PaceOf(config.pace_ms, config.seed, rank_)) {
     CUDA_CHECK(cudaSetDevice(ranks::ChooseDevice(config.device, environment_, 1)));
     for (Lane* lane : {&compute_, &tensor_, &data_, &metrics_}) {
       CUDA_CHECK(cudaStreamCreate(&lane->stream));
@@ -190,7 +190,7 @@ class DeviceTrainer : public Trainer {
   const ranks::Environment environment_;
   const int rank_;
   const Grid grid_;
-  ranks::Pace pace_;
+  sample::Pace pace_;
   Lane compute_, tensor_, data_, metrics_;
   ncclComm_t world_ = nullptr;
   Floats weights_, velocity_, table_, targets_;

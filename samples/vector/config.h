@@ -14,6 +14,7 @@ struct Config {
   int rounds = 10;
   uint64_t seed = 1;
   int device = 0;
+  int pace_ms = 0;
   bool reference = false;
 };
 

@@ -6,6 +6,7 @@
 
 #include "../common/fail.h"
 #include "../common/options.h"
+#include "../common/pace.h"
 #include "../common/random.h"
 #include "../common/sha256.h"
 #include "config.h"
@@ -22,6 +23,7 @@ Config ParseConfig(int argc, char** argv) {
   options.Integer("--elements", &config.elements, 64, 1 << 28, "elements of the vector");
   options.Integer("--streams", &config.streams, 1, 64, "streams that share the work");
   options.Integer("--rounds", &config.rounds, 1, 100000000, "rounds of copy, add and copy back");
+  options.Integer("--pace-ms", &config.pace_ms, 0, 60000, "rests for up to so long between rounds");
   options.Seed("--seed", &config.seed, "of the random vectors");
   options.Integer("--device", &config.device, 0, 1023, "CUDA device");
   options.Flag("--reference", &config.reference, "compute on the host, without CUDA");
@@ -36,9 +38,11 @@ void Check(bool equal, const char* what, int round) {
 // Runs all rounds on both and returns the milliseconds of the first; the second may be null.
 float RunRounds(const Config& config, Vector* vector, Vector* host) {
   sample::Random random(config.seed);
+  sample::Pace pace(config.pace_ms, config.seed);
   std::vector<float> x(config.elements);
   float milliseconds = 0;
   for (int round = 1; round <= config.rounds; ++round) {
+    pace.Wait();
     for (float& value : x) value = random.Symmetric(1.0f);
     const RoundResult result = vector->Round(x);
     milliseconds += result.milliseconds;

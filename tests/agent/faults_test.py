@@ -23,8 +23,9 @@ DEVICES = ["--gpus", str(RANKS), "--memory", "512MiB"]
 RATE, DELAY, DISK = 400_000_000, 0.001, "512m"
 SETTLE_SECONDS = 120
 
-ALONE = Sample("mlp_train", "--steps", str(60000 if FULL else 2500), "--batch", "8", "--width", "32", "--log-every", "50")
-RANKED = Sample("ddp_train", "--steps", str(20000 if FULL else 1200), "--log-every", "20", "--pace-ms", "10", ranks=RANKS)
+ALONE = Sample("mlp_train", "--steps", str(60000 if FULL else 2500), "--batch", "8", "--width", "32", "--log-every", "50",
+               "--pace-ms", "60")
+RANKED = Sample("ddp_train", "--steps", str(60000 if FULL else 1200), "--log-every", "20", "--pace-ms", "60", ranks=RANKS)
 
 
 def kill_first(node, name, until):

@@ -10,25 +10,32 @@ from moving_job import CONDITION, MovingJob, Sample
 FULL = os.environ.get("STASIS_TEST_FULL") == "1"
 TRIPS = 40 if FULL else 2  # there, and back
 RANKS = 4 if FULL else 2
-MORE = 12 if FULL else 1  # times the work
 
 DEVICES = ["--gpus", str(RANKS), "--memory", "512MiB"]
 RATE, DELAY = 400_000_000, 0.001
 
+
+
+def paced(steps):
+    """So many steps that rest in between, for longer than all trips take; until then, see MovingJob.finish()."""
+    steps *= 20 if FULL else 1
+    return [str(steps), "--pace-ms", str((800000 if FULL else 40000) // steps)]
+
+
 ALONE = [
-    Sample("mlp_train", "--steps", str(500 * MORE), "--batch", "32", "--width", "32", "--log-every", "1"),
-    Sample("gpt_train", "--steps", str(40 * MORE), "--width", "32", "--context", "32"),
-    Sample("cnn_train", "--steps", str(40 * MORE), "--batch", "16", "--channels", "2", "--hidden", "16", "--test", "100",
+    Sample("mlp_train", "--steps", *paced(600), "--batch", "32", "--width", "32", "--log-every", "1"),
+    Sample("gpt_train", "--steps", *paced(150), "--width", "32", "--context", "32"),
+    Sample("cnn_train", "--steps", *paced(300), "--batch", "16", "--channels", "2", "--hidden", "16", "--test", "100",
            "--log-every", "1"),
-    Sample("stencil", "--width", "128", "--height", "128", "--iterations", str(2000 * MORE), "--report-every", "20"),
-    Sample("vector", "--rounds", str(60 * MORE), "--elements", str(1 << 16)),
-    Sample("nccl_ring", "--rounds", str(150 * MORE), "--elements", str(1 << 12), devices=2),
+    Sample("stencil", "--iterations", str(40 * int(paced(100)[0])), *paced(100)[1:], "--report-every", "40", "--width", "64",
+           "--height", "64"),
+    Sample("vector", "--rounds", *paced(150), "--elements", str(1 << 16)),
+    Sample("nccl_ring", "--rounds", *paced(600), "--elements", str(1 << 12), devices=2),
 ]
-PACE = ["--pace-ms", "20"]
 RANKED = [
-    Sample("ddp_train", "--steps", str(150 * MORE), *PACE, ranks=RANKS),
-    Sample("pipeline_train", "--steps", str(20 * MORE), *PACE, ranks=RANKS),
-    Sample("tp_train", "--steps", str(50 * MORE), *PACE, ranks=RANKS),
+    Sample("ddp_train", "--steps", *paced(300), ranks=RANKS),
+    Sample("pipeline_train", "--steps", *paced(150), ranks=RANKS),
+    Sample("tp_train", "--steps", *paced(150), ranks=RANKS),
 ]
 
 

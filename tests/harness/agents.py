@@ -407,6 +407,7 @@ class AgentNodes:
     def __enter__(self):
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="stasis-agents-"))
+            self.folder = folder  # at the same path on every node, and the same one
             self.root = os.path.join(folder, "root")
             for place in ("gpu", "run", "disk"):
                 os.makedirs(os.path.join(self.root, place), 0o700)

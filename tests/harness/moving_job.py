@@ -36,7 +36,7 @@ class Sample:
             if self.ranks:
                 command += ["--reference", "--ranks", str(self.ranks)]
             with Node("--gpus", str(self.devices), "--memory", "512MiB") as node:
-                result = node.run(*command, timeout=600)
+                result = node.run(*command, timeout=600, PACE_UNTIL="/")
             if result.returncode != 0:
                 raise AssertionError(f"{command}: {result.stderr}")
             self.known = self.lines(result.stdout)
@@ -49,11 +49,13 @@ class MovingJob:
         self.sample = sample
         self.name = name
         self.at = at  # the node it was last known to be on
+        self.hurry_file = os.path.join(nodes.folder, f"hurry-{name}")
         self.tasks = [f"{name}.{rank}" for rank in range(sample.ranks)] or [name]
 
     def start(self, **fields):
         node = self.nodes[self.at]
-        env = {"PATH": os.environ["PATH"], "HOME": "/root", "SOFTGPU_SOCKET": node.socket, "SOFTGPU_AUTOSTART": "0"}
+        env = {"PATH": os.environ["PATH"], "HOME": "/root", "SOFTGPU_SOCKET": node.socket, "SOFTGPU_AUTOSTART": "0",
+               "PACE_UNTIL": self.hurry_file}
         node.agent.run(self.name, self.sample.command(), env, ranks=self.sample.ranks, **fields)
         node.agent.wait_for_output(self.name, self.sample.first_words)
         return self
@@ -78,7 +80,9 @@ class MovingJob:
         return "".join(self.nodes[at or self.at].output(task) for task in self.tasks)
 
     def finish(self):
-        """(exit status, what it has printed) when it has ended by itself."""
+        """(exit status, what it has printed) when it has ended by itself; from now on it does not rest any more."""
+        with open(self.hurry_file, "w", encoding="utf-8"):
+            pass
         node = self.nodes[self.at]
         status = next(filter(None, [node.wait_for_end(task) for task in self.tasks]), 0)
         return status, self.sample.lines(self.output())
