@@ -18,6 +18,7 @@
 
 #include "base/status.h"
 #include "scheduler/daemon/store.h"
+#include "scheduler/daemon/views.h"
 #include "scheduler/live/cluster.h"
 #include "stasis/v1/scheduler.pb.h"
 
@@ -28,7 +29,10 @@ class SchedulerCore {
   struct Options {
     Cluster::Options cluster;
     std::string policy = "astraea";
-    std::function<Time()> now;  // milliseconds since 1970 that never go backwards
+    // Milliseconds since 1970. Those that are earlier than the last fact's count as that one's.
+    std::function<Time()> now;
+    // Called once, from any thread, when what was decided could not be stored: nothing is recorded any more.
+    std::function<void(const Status&)> broken = [](const Status&) {};
   };
   // Takes all that is in the store, and begins a reign. `store` outlives the object.
   static Result<std::unique_ptr<SchedulerCore>> Open(Store& store, Options options);
@@ -74,19 +78,28 @@ class SchedulerCore {
   std::vector<Order> Ready() const;
   // Calls `look` with the cluster as it is; nothing changes meanwhile.
   void Look(const std::function<void(const Cluster&)>& look) const;
-  Time Now() const { return options_.now(); }
 
  private:
-  struct Window {
-    int64_t start = 0, end = 0;
-  };
   struct Watcher {
     std::function<void()> told;
   };
+  using Lock = std::unique_lock<std::mutex>;
 
   SchedulerCore(Store& store, Options options, std::unique_ptr<Policy> policy);
-  Status Replay();
   Status Begin();
+  // All of these with the lock.
+  Time Now() const;
+  Views ViewsNow() const { return Views(cluster_, Now()); }
+  Status StoreAndTake(std::vector<Fact> facts);
+  void TakeOne(const StoredFact& stored);
+  Status Decide();
+  Status RecordLocked(const Fact& fact);
+  void KeepMaintenance();
+  Status SetDraining(const std::string& node, bool draining, const std::string& reason);
+  std::string NameFor(const std::string& program) const;
+  Result<std::vector<Fact>> PlanMoves(const v1::DefragmentRequest& request, v1::DefragmentReply* reply) const;
+  // Gives the lock back, then tells the watchers.
+  void Tell(Lock lock);
 
   Store& store_;
   const Options options_;
@@ -97,7 +110,8 @@ class SchedulerCore {
   mutable std::mutex mutex_;
   Cluster cluster_;
   uint64_t last_number_ = 0;
-  std::map<std::string, std::string> jobs_by_key_;
+  std::map<std::string, JobSubmitted> submitted_by_key_;
+  Status broken_;
   std::deque<v1::ClusterEvent> events_;
   std::vector<std::weak_ptr<Watcher>> watchers_;
 };

@@ -28,11 +28,11 @@ class Store {
 
   // What the cluster is called in the idempotency keys of its orders; made when the store is.
   const std::string& cluster_id() const { return cluster_id_; }
-  // Counts this start; on stable storage when it returns.
-  Result<uint64_t> BeginReign();
+  // A number higher than that of every start before, and at least `least`; on stable storage when it returns.
+  Result<uint64_t> BeginReign(uint64_t least);
   // All facts, in order. kCorrupt names the one that cannot be read.
   Status ForEach(const std::function<Status(const StoredFact&)>& take) const;
-  // All of them or none; numbers follow the last one.
+  // All of them or none. Numbers ascend.
   Status Append(const std::vector<StoredFact>& facts);
 
  private:

@@ -151,6 +151,17 @@ Status Cluster::Check(const JobCancelled& fact) const {
   return Errorf(StatusCode::kFailedPrecondition, "job %s is being cancelled", fact.job.c_str());
 }
 
+Status Cluster::Check(const MaintenanceSet& fact) const {
+  if (!node_ids_.contains(fact.name)) return Unknown("node", fact.name);
+  if (fact.start >= 0 && (fact.end > fact.start || (fact.start == 0 && fact.end == 0))) return Status();
+  return Status(StatusCode::kInvalidArgument, "a maintenance window ends after it has begun");
+}
+
+Status Cluster::Check(const ImageKept& fact) const {
+  if (!node_ids_.contains(fact.node)) return Unknown("node", fact.node);
+  return CheckLive(fact.job);
+}
+
 // ---- What has happened
 
 void Cluster::Take(uint64_t number, Time at, const Fact& fact) {
@@ -170,11 +181,20 @@ void Cluster::Apply(uint64_t, const TenantSet& fact) {
 void Cluster::Apply(uint64_t, const NodeJoined& fact) {
   const auto known = node_ids_.find(fact.name);
   if (known != node_ids_.end()) {
-    nodes_[known->second].address = fact.address;
+    Node& node = nodes_[known->second];
+    node.address = fact.address;
+    node.agent_id = fact.agent_id;
+    node.kind = fact.kind;
     return;
   }
   node_ids_[fact.name] = state_.AddNode(fact.devices);
-  nodes_.push_back({fact.name, fact.address, fact.devices, true, false, ""});
+  Node node;
+  node.name = fact.name;
+  node.address = fact.address;
+  node.devices = fact.devices;
+  node.agent_id = fact.agent_id;
+  node.kind = fact.kind;
+  nodes_.push_back(std::move(node));
 }
 
 void Cluster::Apply(uint64_t, const NodeChanged& fact) {
@@ -259,6 +279,7 @@ void Cluster::Apply(uint64_t, const OrderEnded& fact) {
   }
   ForgetOrder(fact.order);
   Succeeded(entry, pending);
+  if (pending.kind == ActionKind::kPause && fact.image) entry.where = Where::kImage;
 }
 
 void Cluster::Succeeded(Entry& entry, const Pending& pending) {
@@ -354,6 +375,7 @@ void Cluster::Apply(uint64_t, const JobLost& fact) {
   entry.devices = 0;
   entry.message = fact.message;
   ++entry.restarts;
+  if (fact.program_failed) ++entry.program_failures;
 }
 
 void Cluster::Apply(uint64_t number, const JobCancelled& fact) {
@@ -368,6 +390,18 @@ void Cluster::Apply(uint64_t number, const JobCancelled& fact) {
   pending.job = fact.job;
   AddOrder(number, std::move(pending));
   for (const NodeShare& share : before) leaving_[share.node].emplace_back(share.devices, number);
+}
+
+void Cluster::Apply(uint64_t, const MaintenanceSet& fact) {
+  Node& node = nodes_[IdOf(fact.name)];
+  node.maintenance_start = fact.start;
+  node.maintenance_end = fact.end;
+}
+
+void Cluster::Apply(uint64_t, const ImageKept& fact) {
+  std::vector<std::string>& copies = EntryOf(fact.job).copies;
+  std::erase(copies, fact.node);
+  copies.push_back(fact.node);
 }
 
 // ---- What is to be done
@@ -424,6 +458,12 @@ std::vector<Order> Cluster::Ready() const {
     if (pending.after.empty()) ready.push_back(OrderOf(number, pending));
   }
   return ready;
+}
+
+std::optional<Order> Cluster::FindOrder(uint64_t number) const {
+  const auto found = orders_.find(number);
+  if (found == orders_.end()) return std::nullopt;
+  return OrderOf(number, found->second);
 }
 
 Order Cluster::OrderOf(uint64_t number, const Pending& pending) const {

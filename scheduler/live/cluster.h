@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -71,6 +72,8 @@ class Cluster {
   // Orders that can be given: all before them have ended. Those that have been given and have not ended are
   // among them.
   std::vector<Order> Ready() const;
+  // One that has not ended; what has to be asked for is certain only once it is ready.
+  std::optional<Order> FindOrder(uint64_t number) const;
 
   // ---- To look at
 
@@ -87,6 +90,8 @@ class Cluster {
     bool failed = false;  // of kEnded
     int exit_code = 0;
     int restarts = 0, failures = 0;
+    int program_failures = 0;         // of the restarts, those after its program has failed
+    std::vector<std::string> copies;  // other nodes that have an image, the one with the newest last
     Time ended = 0;
     std::string message;  // what went wrong last
   };
@@ -95,8 +100,11 @@ class Cluster {
     int devices = 0;
     bool reachable = true, draining = false;
     std::string reason;
+    std::string agent_id, kind;
+    Time maintenance_start = 0, maintenance_end = 0;
   };
   const State& state() const { return state_; }
+  const std::map<std::string, TenantId>& tenants() const { return tenants_; }
   const std::map<std::string, Entry>& jobs() const { return jobs_; }
   const std::vector<Node>& nodes() const { return nodes_; }  // by NodeId
   const Entry* Find(const std::string& job) const;
@@ -123,6 +131,8 @@ class Cluster {
   Status Check(const JobEnded& fact) const;
   Status Check(const JobLost& fact) const;
   Status Check(const JobCancelled& fact) const;
+  Status Check(const MaintenanceSet& fact) const;
+  Status Check(const ImageKept& fact) const;
   Status CheckLive(const std::string& job) const;
 
   void Apply(uint64_t number, const TenantSet& fact);
@@ -134,6 +144,8 @@ class Cluster {
   void Apply(uint64_t number, const JobEnded& fact);
   void Apply(uint64_t number, const JobLost& fact);
   void Apply(uint64_t number, const JobCancelled& fact);
+  void Apply(uint64_t number, const MaintenanceSet& fact);
+  void Apply(uint64_t number, const ImageKept& fact);
 
   void AddOrder(uint64_t number, Pending pending);
   void Succeeded(Entry& entry, const Pending& pending);

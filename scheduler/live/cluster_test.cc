@@ -354,15 +354,44 @@ TEST_F(ClusterTest, ANodeThatIsDrainedBecomesEmpty) {
   EXPECT_EQ(move.target, "n0");
 }
 
+TEST_F(ClusterTest, WhatIsPausedAsAnImageComesBackFromIt) {
+  keeper_.Happens(1, JobSubmitted{Request("j", "a", 2)});
+  keeper_.Decide(1);
+  keeper_.Happens(2, OrderEnded{Only().number, true, ""});
+  keeper_.Happens(3, NodeChanged{"n0", true, true, ""});
+  keeper_.Decide(3);
+  keeper_.Happens(4, NodeChanged{"n1", true, true, ""});
+  keeper_.Decide(4);
+  const Order pause = Only();
+  ASSERT_EQ(pause.kind, OrderKind::kPause);
+  keeper_.Happens(5, OrderEnded{pause.number, true, "", true});
+  EXPECT_EQ(keeper_.cluster().Find("j")->where, Cluster::Where::kImage);
+  keeper_.Happens(6, NodeChanged{"n0", true, false, ""});
+  keeper_.Decide(6);
+  EXPECT_EQ(Only().kind, OrderKind::kRestore);
+  EXPECT_EQ(Only().node, "n1");
+  EXPECT_EQ(Only().target, "n0");
+  keeper_.Restart();
+}
+
+TEST_F(ClusterTest, CopiesOfImagesAreInTheOrderInWhichTheyWereMade) {
+  keeper_.Happens(1, JobSubmitted{Request("j", "a", 1)});
+  for (const char* node : {"n0", "n1", "n0"}) keeper_.Happens(2, ImageKept{"j", node});
+  EXPECT_EQ(keeper_.cluster().Find("j")->copies, (std::vector<std::string>{"n1", "n0"}));
+  EXPECT_EQ(CodeOf(ImageKept{"j", "n7"}), StatusCode::kNotFound);
+  EXPECT_EQ(CodeOf(MaintenanceSet{"n0", 5, 5}), StatusCode::kInvalidArgument);
+}
+
 TEST(FactTest, EveryFactComesBackAsItWas) {
   JobRequest request = Request("j", "a", 3, -2);
   request.environment = {"A=1"};
   request.max_restarts = 2;
-  for (const Fact& fact :
-       {Fact(TenantSet{"a", 2.5}), Fact(NodeJoined{"n", "h:1", 8}),
-        Fact(NodeChanged{"n", false, true, "why"}), Fact(JobSubmitted{request}),
-        Fact(Decided{ActionKind::kPack, "j", {{"n", ~DeviceMask{0}}}, "k"}), Fact(OrderEnded{1, false, "m"}),
-        Fact(JobEnded{"j", false, 3, "m"}), Fact(JobLost{"j", "n", "m"}), Fact(JobCancelled{"j"})}) {
+  for (const Fact& fact : {Fact(TenantSet{"a", 2.5}), Fact(NodeJoined{"n", "h:1", 8, "id", "soft"}),
+                           Fact(NodeChanged{"n", false, true, "why"}), Fact(JobSubmitted{request, "key"}),
+                           Fact(Decided{ActionKind::kPack, "j", {{"n", ~DeviceMask{0}}}, "k"}),
+                           Fact(OrderEnded{1, true, "m", true}), Fact(JobEnded{"j", false, 3, "m"}),
+                           Fact(JobLost{"j", "n", "m", true}), Fact(JobCancelled{"j"}),
+                           Fact(MaintenanceSet{"n", 1, 2}), Fact(ImageKept{"j", "n"})}) {
     const Result<Fact> again = ParseFact(FactText(fact));
     ASSERT_TRUE(again.ok()) << FactText(fact);
     EXPECT_TRUE(*again == fact) << FactText(fact);

@@ -116,6 +116,8 @@ void Fields(Codec& codec, T& fact) {
     codec("name", fact.name);
     codec("address", fact.address);
     codec("devices", fact.devices);
+    codec("agent_id", fact.agent_id);
+    codec("kind", fact.kind);
   } else if constexpr (std::is_same_v<Plain, NodeChanged>) {
     codec("name", fact.name);
     codec("reachable", fact.reachable);
@@ -123,6 +125,7 @@ void Fields(Codec& codec, T& fact) {
     codec("reason", fact.reason);
   } else if constexpr (std::is_same_v<Plain, JobSubmitted>) {
     Fields(codec, fact.request);
+    codec("key", fact.key);
   } else if constexpr (std::is_same_v<Plain, JobRequest>) {
     codec("name", fact.name);
     codec("tenant", fact.tenant);
@@ -148,6 +151,7 @@ void Fields(Codec& codec, T& fact) {
     codec("order", fact.order);
     codec("ok", fact.ok);
     codec("message", fact.message);
+    codec("image", fact.image);
   } else if constexpr (std::is_same_v<Plain, JobEnded>) {
     codec("job", fact.job);
     codec("ok", fact.ok);
@@ -157,14 +161,22 @@ void Fields(Codec& codec, T& fact) {
     codec("job", fact.job);
     codec("image_node", fact.image_node);
     codec("message", fact.message);
-  } else {
-    static_assert(std::is_same_v<Plain, JobCancelled>);
+    codec("program_failed", fact.program_failed);
+  } else if constexpr (std::is_same_v<Plain, JobCancelled>) {
     codec("job", fact.job);
+  } else if constexpr (std::is_same_v<Plain, MaintenanceSet>) {
+    codec("name", fact.name);
+    codec("start", fact.start);
+    codec("end", fact.end);
+  } else {
+    static_assert(std::is_same_v<Plain, ImageKept>);
+    codec("job", fact.job);
+    codec("node", fact.node);
   }
 }
 
-constexpr const char* kNames[] = {"tenant", "node",      "node-changed", "submitted", "decided",
-                                  "order",  "job-ended", "job-lost",     "cancelled"};
+constexpr const char* kNames[] = {"tenant",    "node",     "node-changed", "submitted",   "decided", "order",
+                                  "job-ended", "job-lost", "cancelled",    "maintenance", "image"};
 static_assert(std::size(kNames) == std::variant_size_v<Fact>);
 
 template <size_t kIndex = 0>

@@ -42,6 +42,7 @@ struct TenantSet {
 struct NodeJoined {
   std::string name, address;
   int devices = 0;
+  std::string agent_id = {}, kind = {};  // of its devices that jobs get
   bool operator==(const NodeJoined&) const = default;
 };
 
@@ -54,8 +55,16 @@ struct NodeChanged {
   bool operator==(const NodeChanged&) const = default;
 };
 
+// When it is to be empty and left alone, in milliseconds since 1970; 0, 0: never.
+struct MaintenanceSet {
+  std::string name;
+  Time start = 0, end = 0;
+  bool operator==(const MaintenanceSet&) const = default;
+};
+
 struct JobSubmitted {
   JobRequest request;
+  std::string key = {};  // idempotency key; "": none
   bool operator==(const JobSubmitted&) const = default;
 };
 
@@ -79,6 +88,7 @@ struct OrderEnded {
   uint64_t order = 0;
   bool ok = true;
   std::string message;
+  bool image = false;  // of a pause: it is an image of the node now and no paused program
   bool operator==(const OrderEnded&) const = default;
 };
 
@@ -96,7 +106,14 @@ struct JobLost {
   std::string job;
   std::string image_node;
   std::string message;
+  bool program_failed = false;
   bool operator==(const JobLost&) const = default;
+};
+
+// Another node than its own has an image of the job, and gets its newer ones, too.
+struct ImageKept {
+  std::string job, node;
+  bool operator==(const ImageKept&) const = default;
 };
 
 struct JobCancelled {
@@ -105,7 +122,7 @@ struct JobCancelled {
 };
 
 using Fact = std::variant<TenantSet, NodeJoined, NodeChanged, JobSubmitted, Decided, OrderEnded, JobEnded,
-                          JobLost, JobCancelled>;
+                          JobLost, JobCancelled, MaintenanceSet, ImageKept>;
 
 // One JSON object.
 std::string FactText(const Fact& fact);

@@ -1,0 +1,42 @@
+// A cluster as others are told of it (proto/stasis/v1/scheduler.proto). Reads only.
+#ifndef SCHEDULER_DAEMON_VIEWS_H_
+#define SCHEDULER_DAEMON_VIEWS_H_
+
+#include <string>
+
+#include "scheduler/live/cluster.h"
+#include "stasis/v1/scheduler.pb.h"
+
+namespace stasis::scheduler {
+
+// At the time `now`, which is not before the cluster's last fact.
+class Views {
+ public:
+  Views(const Cluster& cluster, Time now) : cluster_(cluster), now_(now) {}
+
+  // The job is there.
+  v1::QueuedJob JobOf(const std::string& name) const;
+  // In order of submission.
+  v1::QueueReply Queue(const v1::QueueRequest& request) const;
+  // The tenant is there.
+  v1::Tenant TenantOf(const std::string& name) const;
+  v1::TenantsReply Tenants() const;
+  // The node is there.
+  v1::ClusterNode NodeOf(const std::string& name) const;
+  v1::NodesReply Nodes() const;
+  // Its devices and jobs.
+  void Count(v1::ClusterInfoReply* reply) const;
+
+ private:
+  v1::QueueState StateOf(const Cluster::Entry& entry) const;
+  std::string ReasonOf(const Cluster::Entry& entry, const Job& job) const;
+  v1::QueuedJob Describe(const Cluster::Entry& entry) const;
+  v1::Tenant Describe(const std::string& name, TenantId id) const;
+
+  const Cluster& cluster_;
+  const Time now_;
+};
+
+}  // namespace stasis::scheduler
+
+#endif  // SCHEDULER_DAEMON_VIEWS_H_
