@@ -22,6 +22,7 @@ namespace {
 constexpr auto kConnectTime = std::chrono::seconds(5);
 constexpr auto kStartTime = std::chrono::seconds(20);
 constexpr int kReadyFd = 3;
+constexpr int kMaxStarts = 4;
 constexpr size_t kLogTail = 600;
 constexpr size_t kMaxVariables = 1024, kMaxVariable = 64 << 10;
 
@@ -149,7 +150,8 @@ Result<Fd> ReachGhost(const GhostPlace& place) {
     RETURN_IF_ERROR(MakeFolders(place.RunFolder() + "/ctl"));
     ASSIGN_OR_RETURN(Fd lock, LockStart(place));
     socket = FindGhost(place);
-    if (!socket.ok() && NobodyThere(socket.status())) {
+    // A ghost that was just started serves whoever comes first, and may have ended after somebody else.
+    for (int tries = 0; tries < kMaxStarts && !socket.ok() && NobodyThere(socket.status()); ++tries) {
       RETURN_IF_ERROR(StartGhost(place));
       socket = FindGhost(place);
     }
