@@ -5,6 +5,7 @@
 
 #include "base/field_checks.h"
 #include "cli/exit_codes.h"
+#include "cli/signal_list.h"
 #include "coordinator/job_json.h"
 #include "coordinator/node/layout.h"
 #include "coordinator/node/values.h"
@@ -170,6 +171,12 @@ void CommandLine::AddRun() {
   run->add_option("--grace", grace_,
                   "when a rank fails: time for the others between SIGTERM and SIGKILL (default 5s)")
       ->type_name("TIME");
+  run->add_flag("--again", options_.again,
+                "go on from the newest image of a task of that name, or begin in the place of one without");
+  run->add_option("--checkpoint-on", checkpoint_on_,
+                  "signals, as TERM,USR1, that end the task by an image: exit code 124")
+      ->type_name("SIGNALS");
+  run->add_flag("--rm", options_.forget, "forget the task and its images once it has exited with 0");
   run->add_option("-e,--env", options_.environment, "variable for the program; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
@@ -361,7 +368,12 @@ CommandLine::Outcome CommandLine::CheckJobOptions() {
   if (!options_.nodes.empty() && !options_.gpus.empty()) {
     return UsageError("--gpus with --nodes: the file names the GPUs of each node");
   }
-  if (options_.ranks > 0 || !options_.nodes.empty()) return {};
+  bool again = options_.again || options_.forget || !checkpoint_on_.empty();
+  if (again && options_.detach) return UsageError("--again, --checkpoint-on, --rm: not with --detach");
+  if (options_.again && options_.name.empty()) return UsageError("--again of what? --name NAME");
+  bool job = options_.ranks > 0 || !options_.nodes.empty();
+  if (again && job) return UsageError("--again, --checkpoint-on, --rm: not for jobs of several ranks");
+  if (job) return {};
   if (options_.master_port > 0) return UsageError("--master-port is for jobs: --ranks N");
   if (!grace_.empty()) return UsageError("--grace is for jobs: --ranks N");
   return {};
@@ -372,6 +384,11 @@ CommandLine::Outcome CommandLine::Interpret() {
     Result<std::vector<int>> gpus = ParseGpuList(gpus_);
     if (!gpus.ok()) return UsageError("--gpus: " + std::string(gpus.status().message()));
     options_.gpus = *gpus;
+  }
+  if (!checkpoint_on_.empty()) {
+    Result<std::vector<int>> signals = ParseSignals(checkpoint_on_);
+    if (!signals.ok()) return UsageError("--checkpoint-on: " + std::string(signals.status().message()));
+    options_.checkpoint_on = *signals;
   }
   for (auto [text, value] : {std::pair(&deadline_, &options_.deadline), std::pair(&grace_, &options_.grace),
                              std::pair(&wait_low_, &options_.wait_low)}) {

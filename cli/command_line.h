@@ -47,7 +47,7 @@ class CommandLine {
 
   CLI::App app_;
   Options options_;
-  std::string gpus_, deadline_, grace_, wait_low_;  // as given, before they are understood
+  std::string gpus_, deadline_, grace_, wait_low_, checkpoint_on_;  // as given, before they are understood
   std::string every_, mtbf_, keep_every_, backoff_;
 };
 

@@ -15,10 +15,11 @@
 #include <string_view>
 
 namespace stasis {
-Result<SignalSource> SignalSource::Create() {
+Result<SignalSource> SignalSource::Create(const std::vector<int>& more) {
   sigset_t set;
   sigemptyset(&set);
   for (int signal : {SIGINT, SIGTERM, SIGQUIT}) sigaddset(&set, signal);
+  for (int signal : more) sigaddset(&set, signal);
   sigprocmask(SIG_BLOCK, &set, nullptr);
   Fd fd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!fd.valid()) return ErrnoStatus(errno, "signalfd");
@@ -83,10 +84,14 @@ Result<FollowResult> TaskFollower::Follow(const ProcessIdentity& identity, Signa
       ASSIGN_OR_RETURN(bool read, log.Pump(STDOUT_FILENO));
       if (!read && options.stop_when_unread) return Status(StatusCode::kPeerDied, "nobody reads the output");
     }
-    pollfd waits[] = {{inotify_.get(), POLLIN, 0}, {process->get(), POLLIN, 0}, {signals.fd(), POLLIN, 0}};
-    if (poll(waits, 3, -1) < 0 && errno != EINTR) return ErrnoStatus(errno, "poll");
+    pollfd waits[] = {{inotify_.get(), POLLIN, 0},
+                      {process->get(), POLLIN, 0},
+                      {signals.fd(), POLLIN, 0},
+                      {options.also, POLLIN, 0}};
+    if (poll(waits, 4, -1) < 0 && errno != EINTR) return ErrnoStatus(errno, "poll");
     if (waits[0].revents != 0) RETURN_IF_ERROR(TakeEvents());
     while (int signal = signals.Next()) options.on_signal(signal);
+    if (waits[3].revents != 0) options.on_also();
     running = waits[1].revents == 0;
   }
   if (options.copy_output) RETURN_IF_ERROR(log.Pump(STDOUT_FILENO).status());

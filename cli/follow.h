@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/fd.h"
 #include "base/process.h"
@@ -19,11 +20,11 @@
 
 namespace stasis {
 
-// SIGINT, SIGTERM and SIGQUIT of this process, from construction on: taken by a descriptor instead of acted
-// on.
+// SIGINT, SIGTERM and SIGQUIT of this process, and `more`, from construction on: taken by a descriptor
+// instead of acted on.
 class SignalSource final : public Interrupt {
  public:
-  static Result<SignalSource> Create();
+  static Result<SignalSource> Create(const std::vector<int>& more = {});
   int fd() const override { return fd_.get(); }
   bool Take() override { return Next() != 0; }
   // The next signal; 0 when there is none.
@@ -40,6 +41,9 @@ struct FollowOptions {
   bool stop_when_unread = false;  // end once nobody reads standard output any more
   // Called with each signal that this process gets.
   std::function<void(int)> on_signal;
+  // Called whenever this descriptor is readable; -1: none.
+  int also = -1;
+  std::function<void()> on_also;
 };
 
 struct FollowResult {

@@ -11,12 +11,17 @@ struct ForegroundTask {
   TaskPaths paths;
   ProcessIdentity init;
   uint64_t log_offset = 0;
-  bool expect_managed = false;   // say so when no process of the task ever reported
-  Json fields = Json::object();  // of the document
+  bool expect_managed = false;          // say so when no process of the task ever reported
+  Json fields = Json::object();         // of the document
+  std::vector<int> checkpoint_on = {};  // signals of this process that end it by an image
+  bool forget = false;                  // remove it once it has exited with 0
 };
 
-// Forwards SIGINT, SIGTERM and SIGQUIT to the program; a paused task is ended through its ghost instead, as a
-// frozen program cannot act on a signal. Returns the exit code.
+// What a command that stays with a task has to listen for.
+Result<SignalSource> SignalsOf(const Options& options);
+
+// Forwards signals to the program; a paused task is ended through its ghost instead, as a frozen program
+// cannot act on a signal. Returns the exit code.
 int StayInForeground(const ForegroundTask& task, TaskFollower& follower, SignalSource& signals,
                      Context& context);
 

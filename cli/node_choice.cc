@@ -47,6 +47,9 @@ Result<std::string> ChooseNode(const Options& options, const Folders& folders) {
 
 const char* EmbeddedOption(const Options& options) {
   if (!options.nodes.empty()) return "--nodes";
+  if (options.again) return "--again";
+  if (options.forget) return "--rm";
+  if (!options.checkpoint_on.empty()) return "--checkpoint-on";
   if (options.verb == "restore" && options.target.starts_with('/')) return "the path of an image";
   return nullptr;
 }

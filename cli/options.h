@@ -25,10 +25,13 @@ struct Options {
   std::vector<std::string> environment;
   std::vector<std::string> program;
   bool detach = false;
-  std::vector<int> gpus;  // empty: not given
-  int ranks = 0;          // 0: a task of its own
-  std::string nodes;      // file; of restore, too
-  int master_port = 0;    // 0: any that is free
+  std::vector<int> gpus;           // empty: not given
+  int ranks = 0;                   // 0: a task of its own
+  std::string nodes;               // file; of restore, too
+  int master_port = 0;             // 0: any that is free
+  bool again = false;              // go on from an earlier run's image
+  bool forget = false;             // remove the task once it has exited with 0
+  std::vector<int> checkpoint_on;  // signals
 
   // pause, resume, checkpoint, restore, migrate, cancel
   std::string residency = "device";

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "cli/foreground.h"
+#include "cli/run_again.h"
 #include "cli/run_job.h"
 #include "cli/verbs.h"
 #include "coordinator/job_result.h"
@@ -28,7 +29,7 @@ int Start(const Options& options, Context& context, const TaskPlan& plan, TaskCl
   const TaskPaths& paths = start.paths;
   Reporter& reporter = context.reporter;
   reporter.set_task(paths.name);
-  Result<SignalSource> signals = SignalSource::Create();
+  Result<SignalSource> signals = SignalsOf(options);
   if (!signals.ok()) return reporter.Fail(signals.status());
   Result<TaskFollower> follower = TaskFollower::Create(paths);
   if (!follower.ok()) return reporter.Fail(follower.status());
@@ -47,8 +48,9 @@ int Start(const Options& options, Context& context, const TaskPlan& plan, TaskCl
     fields["log"] = paths.File("output.log");
     return reporter.Done(fields, paths.name);
   }
-  return StayInForeground({paths, task->init(), 0, plan.unmanaged.empty(), fields}, *follower, *signals,
-                          context);
+  return StayInForeground(
+      {paths, task->init(), 0, plan.unmanaged.empty(), fields, options.checkpoint_on, options.forget},
+      *follower, *signals, context);
 }
 
 int RunTask(const Options& options, Context& context, const TaskPlan& plan) {
@@ -77,6 +79,11 @@ int FailRun(const Status& status, const std::string& remedy, Reporter& reporter)
 }
 
 int RunVerb(const Options& options, Context& context) {
+  if (options.again) {
+    Result<bool> image = MakeWay(options, context);
+    if (!image.ok()) return FailRun(image.status(), "", context.reporter);
+    if (*image) return RestoreVerb(RestoreAgain(options), context);
+  }
   RunSpec spec;
   spec.argv = options.program;
   spec.environment = ChangeEnvironment(OwnEnvironment(), options.environment);

@@ -88,13 +88,24 @@ int AskAndReport(const Options& options, const Json& request, Context& context) 
   return context.reporter.Done(answer->result, DescribeResult(options.verb, options.name, answer->result));
 }
 
-int StayWithRestored(const TaskPaths& paths, const Json& result, TaskFollower& follower,
-                     SignalSource& signals, Context& context) {
+int StayWithRestored(const Options& options, const TaskPaths& paths, const Json& result,
+                     TaskFollower& follower, SignalSource& signals, Context& context) {
   Result<Json> process = ReadJson(paths.File("process.json"));
   if (!process.ok()) return context.reporter.Fail(process.status());
-  ForegroundTask task{paths, IdentityOf(*process), static_cast<uint64_t>(IntegerField(result, "log_length")),
-                      false, result};
+  ForegroundTask task{paths,
+                      IdentityOf(*process),
+                      static_cast<uint64_t>(IntegerField(result, "log_length")),
+                      false,
+                      result,
+                      options.checkpoint_on,
+                      options.forget};
   return StayInForeground(task, follower, signals, context);
+}
+
+// Given up by a signal that asks for an image: there is one already.
+int ExitCodeOfRestore(const Json& failure, const Options& options) {
+  bool cancelled = StatusCodeByName(TextField(failure, "code")) == StatusCode::kCancelled;
+  return cancelled && !options.checkpoint_on.empty() ? int{kExitCheckpointed} : -1;
 }
 
 }  // namespace
@@ -150,7 +161,7 @@ int RestoreVerb(const Options& options, Context& context) {
   if (!alone.ok()) return FailRank(alone, facts->task, options, context);
   Status made = MakeFolders(paths.ctl);
   if (!made.ok()) return reporter.Fail(made);
-  Result<SignalSource> signals = SignalSource::Create();
+  Result<SignalSource> signals = SignalsOf(options);
   if (!signals.ok()) return reporter.Fail(signals.status());
   Result<TaskFollower> follower = TaskFollower::Create(paths);
   if (!follower.ok()) return reporter.Fail(follower.status());
@@ -158,11 +169,11 @@ int RestoreVerb(const Options& options, Context& context) {
   if (!choice->id.empty()) request["image"] = choice->id;
   Result<Answer> answer = Ask(paths, request, *signals, context);
   if (!answer.ok()) return reporter.Fail(answer.status());
-  if (!answer->ok()) return reporter.FailWith(answer->result);
+  if (!answer->ok()) return reporter.FailWith(answer->result, ExitCodeOfRestore(answer->result, options));
   std::string text = DescribeResult("restore", paths.name, answer->result);
   if (options.detach) return reporter.Done(answer->result, text);
   reporter.Note(text);
-  return StayWithRestored(paths, answer->result, *follower, *signals, context);
+  return StayWithRestored(options, paths, answer->result, *follower, *signals, context);
 }
 
 }  // namespace stasis

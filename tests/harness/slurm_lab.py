@@ -23,7 +23,7 @@ SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
 CredType=cred/munge
-AuthInfo=socket={folder}/munge/sock,cred_expire=1
+AuthInfo=socket={folder}/munge/sock,cred_expire=5
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
