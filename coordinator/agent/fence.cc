@@ -3,6 +3,8 @@
 #include <charconv>
 #include <string>
 
+#include "proto/rpc/fencing.h"
+
 namespace stasis {
 
 Result<std::unique_ptr<Fence>> Fence::Load(Database& database) {
@@ -22,7 +24,7 @@ Status Fence::Admit(uint64_t number) {
   if (number == 0) return Status();
   std::lock_guard lock(mutex_);
   if (number < highest_) {
-    return Status(StatusCode::kFailedPrecondition, "the fence is " + std::to_string(highest_) +
+    return Status(StatusCode::kFailedPrecondition, std::string(kFencedOff) + std::to_string(highest_) +
                                                        ": a scheduler that reigned before, with " +
                                                        std::to_string(number) + ", changes nothing any more");
   }

@@ -6,17 +6,13 @@
 #include <string_view>
 #include <vector>
 
-#include "base/clock.h"
+#include "base/duration.h"
 #include "base/status.h"
 
 namespace stasis {
 
 // "0", "2,0": device ordinals, each at most once.
 Result<std::vector<int>> ParseGpuList(std::string_view text);
-// "30s", "500ms", "2m", "1h", "1d"; a bare number is seconds. More than zero, at most a day.
-Result<Duration> ParseDuration(std::string_view text);
-// The same, up to a year.
-Result<Duration> ParseLongDuration(std::string_view text);
 // "2,0".
 std::string GpuListText(const std::vector<int>& gpus);
 

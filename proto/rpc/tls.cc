@@ -93,6 +93,8 @@ Result<std::shared_ptr<grpc::Channel>> OpenChannel(const Endpoint& endpoint, con
   }
   // A proxy is for the web; what it would be told is not for it.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  // Who connects again wants a connection now, and not when one that failed would have been tried again.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   if (clear) {
     if (endpoint.unix_socket) arguments.SetString(GRPC_ARG_DEFAULT_AUTHORITY, "localhost");
     return grpc::CreateCustomChannel(endpoint.Target(), grpc::InsecureChannelCredentials(), arguments);

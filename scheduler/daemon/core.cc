@@ -12,6 +12,7 @@ namespace stasis::scheduler {
 namespace {
 
 constexpr size_t kMostEvents = 10000;
+constexpr Time kLongestWait = 3600 * kSecond;
 constexpr char kMaintenance[] = "maintenance";
 // A node is drained so long before its window begins, and what moving each of its jobs costs besides.
 constexpr Time kDrainAhead = 60 * kSecond;
@@ -120,19 +121,21 @@ Result<uint64_t> SchedulerCore::Record(const Fact& fact) {
   return number;
 }
 
-Time SchedulerCore::Tick() {
+Duration SchedulerCore::Tick() {
   Lock lock(mutex_);
   const uint64_t before = last_number_;
   KeepMaintenance();
-  if (!Decide().ok()) return kNever;
+  if (!Decide().ok()) return Duration::max();
   Time wake = cluster_.wake();
   for (const Cluster::Node& node : cluster_.nodes()) {
     if (node.maintenance_end == 0) continue;
     const bool begun = node.draining || node.maintenance_start - kDrainAhead <= Now();
     wake = std::min(wake, begun ? node.maintenance_end : node.maintenance_start - kDrainAhead);
   }
+  const Time now = Now();
   if (last_number_ != before) Tell(std::move(lock));
-  return wake;
+  if (wake - now > kLongestWait) return std::chrono::milliseconds(kLongestWait);
+  return std::chrono::milliseconds(std::max<Time>(wake - now, 0));
 }
 
 // Windows that are about to begin, or are over.

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "scheduler/daemon/store.h"
 #include "scheduler/daemon/views.h"
@@ -73,8 +74,8 @@ class SchedulerCore {
 
   // Checks, stores and takes it, then decides. The number of the fact.
   Result<uint64_t> Record(const Fact& fact);
-  // Decides if it is time to. When to call again although nothing is recorded by then; kNever: not.
-  Time Tick();
+  // Decides if it is time to. After what time to call again although nothing is recorded by then.
+  Duration Tick();
   std::vector<Order> Ready() const;
   // Calls `look` with the cluster as it is; nothing changes meanwhile.
   void Look(const std::function<void(const Cluster&)>& look) const;

@@ -1,7 +1,10 @@
 #include "scheduler/daemon/store.h"
 
+#include <algorithm>
 #include <charconv>
 #include <utility>
+
+#include "proto/rpc/audit.h"
 
 namespace stasis::scheduler {
 namespace {
@@ -41,7 +44,7 @@ Result<StoredFact> FactOf(const DbRow& row) {
 }  // namespace
 
 Result<std::unique_ptr<Store>> Store::Open(const std::string& path) {
-  ASSIGN_OR_RETURN(std::unique_ptr<Database> database, Database::Open(path, {kTables}));
+  ASSIGN_OR_RETURN(std::unique_ptr<Database> database, Database::Open(path, {kTables, kAuditSchema}));
   ASSIGN_OR_RETURN(std::string cluster_id, Meta(*database, "cluster_id"));
   return std::unique_ptr<Store>(new Store(std::move(database), std::move(cluster_id)));
 }

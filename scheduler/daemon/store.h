@@ -28,6 +28,8 @@ class Store {
 
   // What the cluster is called in the idempotency keys of its orders; made when the store is.
   const std::string& cluster_id() const { return cluster_id_; }
+  // For what else belongs into the same file.
+  Database& database() { return *database_; }
   // A number higher than that of every start before, and at least `least`; on stable storage when it returns.
   Result<uint64_t> BeginReign(uint64_t least);
   // All facts, in order. kCorrupt names the one that cannot be read.

@@ -8,6 +8,9 @@ namespace {
 
 // What a job that tells no estimate is taken to need, by policies that want one.
 constexpr Time kUnknownDuration = 3600 * kSecond;
+// How long nothing is decided after an order has failed, doubled with each one in a row.
+constexpr Time kFirstHold = kSecond;
+constexpr int kMostHolds = 5;
 
 Settings SettingsOf(const Cluster::Options& options) {
   Settings settings;
@@ -271,6 +274,7 @@ void Cluster::ForgetOrder(uint64_t number) {
 void Cluster::Apply(uint64_t, const OrderEnded& fact) {
   const Pending pending = orders_.at(fact.order);
   Entry& entry = EntryOf(pending.job);
+  Hold(fact.ok);
   if (pending.cancel) return End(entry, false, 0, fact.ok ? "cancelled" : fact.message);
   if (!fact.ok) {
     entry.message = fact.message;
@@ -280,6 +284,11 @@ void Cluster::Apply(uint64_t, const OrderEnded& fact) {
   ForgetOrder(fact.order);
   Succeeded(entry, pending);
   if (pending.kind == ActionKind::kPause && fact.image) entry.where = Where::kImage;
+}
+
+void Cluster::Hold(bool ok) {
+  failed_in_a_row_ = ok ? 0 : std::min(failed_in_a_row_ + 1, kMostHolds);
+  hold_until_ = ok ? 0 : state_.now() + (kFirstHold << (failed_in_a_row_ - 1));
 }
 
 void Cluster::Succeeded(Entry& entry, const Pending& pending) {
@@ -409,6 +418,10 @@ void Cluster::Apply(uint64_t, const ImageKept& fact) {
 std::vector<Fact> Cluster::Decide(Time now) {
   now = std::max(now, state_.now());
   if (!changed_ && now < wake_) return {};
+  if (now < hold_until_) {
+    wake_ = std::min(wake_, hold_until_);
+    return {};
+  }
   state_.AdvanceTo(now);
   std::vector<Fact> facts = LeaveDraining();
   if (!facts.empty()) return facts;

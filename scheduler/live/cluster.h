@@ -152,6 +152,7 @@ class Cluster {
   void Failed(Entry& entry, const Pending& pending, const std::string& message);
   void ForgetOrder(uint64_t number);
   void Undo(uint64_t number);
+  void Hold(bool ok);
   void PutBack(const Entry& entry);
   void End(Entry& entry, bool ok, int exit_code, const std::string& message);
 
@@ -178,6 +179,9 @@ class Cluster {
   Time last_decision_ = -1;
   Time wake_ = kNever;
   bool changed_ = false;  // since the last decision
+  // After orders that have failed nothing is decided for a moment: the same might be.
+  int failed_in_a_row_ = 0;
+  Time hold_until_ = 0;
 };
 
 }  // namespace stasis::scheduler

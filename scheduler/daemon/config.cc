@@ -1,0 +1,145 @@
+#include "scheduler/daemon/config.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <sstream>
+
+#include "base/duration.h"
+#include "scheduler/policy.h"
+
+#ifndef STASIS_VERSION
+#error "the build tells the version"
+#endif
+
+namespace stasis::scheduler {
+namespace {
+
+constexpr int kExitUsage = 2;
+
+constexpr char kAbout[] =
+    "The scheduler of a cluster: whose jobs run on which devices, by way of the nodes' agents.";
+
+constexpr char kFooter[] = R"(Examples:
+  stasis-schedd
+  stasis-schedd --listen unix:/run/stasis/schedd.sock --listen 0.0.0.0:7471 --policy astraea --lease 15m \
+    --tls-ca ca.pem --tls-cert schedd.pem --tls-key schedd.key
+
+Agents join with `stasisd --join HOST:PORT`. SIGTERM and SIGINT end it in good order; jobs run on, and the next
+stasis-schedd with the same state folder takes them up. Its log is on standard error, one JSON object a line.
+docs/schedd.md says how it works.
+
+Environment:
+  STASIS_STATE_DIR   the parent of the default of --state (default: /var/lib/stasis for root, else ~/.local/state/stasis)
+  STASIS_RUN_DIR     for the socket (default: /run/stasis for root, else $XDG_RUNTIME_DIR/stasis or /tmp/stasis-UID)
+  STASIS_TLS_CA, STASIS_TLS_CERT, STASIS_TLS_KEY   where --tls-... is not given)";
+
+struct Texts {
+  std::vector<std::string> listen;
+  std::string lease = "15m", node_timeout = "30s", checkpoint_interval = "10m", log_level = "info";
+};
+
+std::string Variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::string StateFolder() {
+  std::string state = Variable("STASIS_STATE_DIR");
+  if (!state.empty()) return state + "/schedd";
+  if (geteuid() == 0) return "/var/lib/stasis/schedd";
+  state = Variable("XDG_STATE_HOME");
+  return (state.empty() ? Variable("HOME") + "/.local/state" : state) + "/stasis/schedd";
+}
+
+std::string RunFolder() {
+  const std::string run = Variable("STASIS_RUN_DIR");
+  if (!run.empty()) return run;
+  if (geteuid() == 0) return "/run/stasis";
+  const std::string runtime = Variable("XDG_RUNTIME_DIR");
+  return runtime.empty() ? "/tmp/stasis-" + std::to_string(geteuid()) : runtime + "/stasis";
+}
+
+Result<Time> Milliseconds(const std::string& text) {
+  ASSIGN_OR_RETURN(const Duration time, ParseLongDuration(text));
+  return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
+}
+
+Status Interpret(const Texts& texts, SchedulerConfig* config) {
+  for (const std::string& text : texts.listen) {
+    ASSIGN_OR_RETURN(const Endpoint endpoint, ParseEndpoint(text));
+    config->listen.push_back(endpoint);
+  }
+  if (config->listen.empty()) {
+    ASSIGN_OR_RETURN(const Endpoint endpoint, ParseEndpoint("unix:" + RunFolder() + "/schedd.sock"));
+    config->listen.push_back(endpoint);
+  }
+  if (config->state.empty()) config->state = StateFolder();
+  if (!config->state.starts_with('/'))
+    return Status(StatusCode::kInvalidArgument, "--state: an absolute path");
+  ASSIGN_OR_RETURN(config->lease, Milliseconds(texts.lease));
+  ASSIGN_OR_RETURN(config->node_timeout, ParseDuration(texts.node_timeout));
+  config->log_level = LogLevelByName(texts.log_level).value_or(LogLevel::kInfo);
+  if (texts.checkpoint_interval == "0") return Status();
+  ASSIGN_OR_RETURN(config->checkpoint_interval, Milliseconds(texts.checkpoint_interval));
+  return Status();
+}
+
+void AddOptions(CLI::App& app, Texts& texts, SchedulerConfig& config) {
+  app.set_version_flag("--version", "stasis-schedd " STASIS_VERSION);
+  app.footer(kFooter);
+  app.add_option("--state", config.state, "folder of schedd.db (default: the state folder's schedd/)")
+      ->type_name("FOLDER");
+  app.add_option("--listen", texts.listen,
+                 "unix:/PATH or HOST:PORT; may be repeated (default: unix:RUN/schedd.sock)")
+      ->type_name("ENDPOINT")
+      ->allow_extra_args(false);
+  app.add_option("--tls-ca", config.tls.ca, "who signs the certificates of the others, PEM")
+      ->type_name("FILE");
+  app.add_option("--tls-cert", config.tls.certificate,
+                 "its own certificate, of the role stasis-scheduler, PEM")
+      ->type_name("FILE");
+  app.add_option("--tls-key", config.tls.key, "its key, PEM, readable by its owner alone")->type_name("FILE");
+  std::vector<std::string> policies(PolicyNames().begin(), PolicyNames().end());
+  app.add_option("--policy", config.policy, "fifo, srtf, las, themis, astraea, gandiva (default astraea)")
+      ->check(CLI::IsMember(policies))
+      ->type_name("NAME");
+  app.add_option("--lease", texts.lease, "how long a job keeps its devices at least (default 15m)")
+      ->type_name("TIME");
+  app.add_option("--node-timeout", texts.node_timeout,
+                 "how long a node may be silent before its jobs come back elsewhere (default 30s)")
+      ->type_name("TIME");
+  app.add_option("--checkpoint-interval", texts.checkpoint_interval,
+                 "between images of a job that does not say; 0: none (default 10m)")
+      ->type_name("TIME");
+  app.add_option("--log-level", texts.log_level, "the least that is logged: debug, info, warning, error")
+      ->check(CLI::IsMember({"debug", "info", "warning", "error"}))
+      ->type_name("LEVEL");
+}
+
+}  // namespace
+
+ConfigOutcome ParseConfig(const std::vector<std::string>& arguments, SchedulerConfig* config) {
+  CLI::App app(kAbout, "stasis-schedd");
+  app.get_formatter()->column_width(34);
+  config->tls = TlsFromEnvironment();
+  Texts texts;
+  AddOptions(app, texts, *config);
+  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI::App::parse wants them
+  std::ostringstream out, errors;
+  try {
+    app.parse(reversed);
+  } catch (const CLI::Success& help) {
+    app.exit(help, out, errors);
+    return {true, 0, out.str()};
+  } catch (const CLI::ParseError& error) {
+    return {true, kExitUsage, std::string(error.what()) + " (`stasis-schedd --help` explains)"};
+  }
+  const Status good = Interpret(texts, config);
+  if (!good.ok())
+    return {true, kExitUsage, std::string(good.message()) + " (`stasis-schedd --help` explains)"};
+  return {};
+}
+
+}  // namespace stasis::scheduler

@@ -1,0 +1,35 @@
+// What stasis-schedd is told on its command line.
+#ifndef SCHEDULER_DAEMON_CONFIG_H_
+#define SCHEDULER_DAEMON_CONFIG_H_
+
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log/log.h"
+#include "proto/rpc/endpoint.h"
+#include "scheduler/types.h"
+
+namespace stasis::scheduler {
+
+struct SchedulerConfig {
+  std::string state;             // folder
+  std::vector<Endpoint> listen;  // never empty
+  TlsFiles tls;
+  std::string policy = "astraea";
+  Time lease = 900 * kSecond;
+  Duration node_timeout{};
+  Time checkpoint_interval = 0;  // 0: none
+  LogLevel log_level = LogLevel::kInfo;
+};
+
+struct ConfigOutcome {
+  bool done = false;  // nothing is to be started
+  int exit_code = 0;
+  std::string text;  // to be printed: help, or what is wrong
+};
+ConfigOutcome ParseConfig(const std::vector<std::string>& arguments, SchedulerConfig* config);
+
+}  // namespace stasis::scheduler
+
+#endif  // SCHEDULER_DAEMON_CONFIG_H_

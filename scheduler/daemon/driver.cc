@@ -1,0 +1,651 @@
+#include "scheduler/daemon/driver.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log/log.h"
+#include "proto/rpc/fencing.h"
+
+namespace stasis::scheduler {
+namespace {
+
+constexpr Duration kFirstRetry = std::chrono::milliseconds(100), kLastRetry = std::chrono::seconds(2);
+constexpr Duration kForever = std::chrono::hours(24);
+constexpr int kMostAttempts = 5;  // of an operation that was given up by somebody else
+
+bool MayBeTriedAgain(const Status& status) {
+  return status.code() == StatusCode::kUnavailable || status.code() == StatusCode::kTimeout;
+}
+
+Status NotWanted() { return Status(StatusCode::kCancelled, "it is not wanted any more"); }
+
+// Names of nodes are longer than keys may be.
+std::string ShortHash(const std::string& text) {
+  uint32_t hash = 2166136261;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619;
+  return std::to_string(hash);
+}
+
+nlohmann::json Facts(const std::string& node, const std::string& job, const Status& status) {
+  return {{"node", node}, {"job", job}, {"outcome", status.ToString()}};
+}
+
+}  // namespace
+
+Driver::Driver(SchedulerCore& core, Options options) : core_(core), options_(std::move(options)) {
+  subscription_ = core_.Subscribe([this] { Wake(); });
+  std::vector<Cluster::Node> nodes;
+  core_.Look([&](const Cluster& cluster) { nodes = cluster.nodes(); });
+  for (const Cluster::Node& node : nodes) {
+    // The jobs of one that is lost may not all have been told of.
+    if (!node.reachable) LoseJobs(node.name);
+    StartKeeper(node.name, node.address, node.agent_id, node.kind, !node.reachable);
+  }
+  loop_ = std::thread([this] { Loop(); });
+}
+
+Driver::~Driver() {
+  subscription_.reset();
+  std::vector<std::unique_ptr<NodeKeeper>> keepers;
+  {
+    std::lock_guard lock(mutex_);
+    ending_ = true;
+    for (auto& [name, node] : nodes_) {
+      if (node.link != nullptr) node.link->Stop();
+      keepers.push_back(std::move(node.keeper));
+    }
+  }
+  changed_.notify_all();
+  loop_.join();
+  keepers.clear();
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return errands_.empty(); });
+  JoinEnded(lock);
+}
+
+void Driver::Wake() {
+  {
+    std::lock_guard lock(mutex_);
+    ++changes_;
+  }
+  changed_.notify_all();
+}
+
+// ---- The loop
+
+void Driver::Loop() {
+  for (;;) {
+    uint64_t seen;
+    {
+      std::unique_lock lock(mutex_);
+      JoinEnded(lock);
+      if (ending_) return;
+      seen = changes_;
+    }
+    const Duration wait = core_.Tick();
+    for (const Order& order : core_.Ready()) StartJobErrand(order.job, [this, order] { Carry(order); });
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::min(wait, kForever),
+                      [&] { return ending_ || changes_ != seen || !ended_.empty(); });
+  }
+}
+
+void Driver::JoinEnded(std::unique_lock<std::mutex>& lock) {
+  std::vector<std::thread> ended = std::move(ended_);
+  ended_.clear();
+  lock.unlock();
+  for (std::thread& thread : ended) thread.join();
+  lock.lock();
+}
+
+bool Driver::Busy(const std::string& subject) const {
+  std::lock_guard lock(mutex_);
+  return errands_.contains(subject);
+}
+
+void Driver::StartJobErrand(const std::string& job, std::function<void()> work) {
+  // What agents have told meanwhile was not looked at.
+  StartErrand(job, std::move(work), [this, job] { ExamineEverywhere(job); });
+}
+
+void Driver::StartErrand(const std::string& subject, std::function<void()> work,
+                         std::function<void()> after) {
+  std::lock_guard lock(mutex_);
+  if (ending_ || errands_.contains(subject)) return;
+  errands_[subject] = std::thread([this, subject, work = std::move(work), after = std::move(after)] {
+    work();
+    {
+      std::lock_guard own(mutex_);
+      const auto found = errands_.find(subject);
+      ended_.push_back(std::move(found->second));
+      errands_.erase(found);
+      ++changes_;
+    }
+    changed_.notify_all();
+    if (after) after();
+  });
+}
+
+// True: there may be more to do after it; false: there is not.
+bool Driver::Wait(Duration longest, const Alive& alive) {
+  std::unique_lock lock(mutex_);
+  const MonotonicTime until = Clock::Real().Now() + longest;
+  for (;;) {
+    if (ending_) return false;
+    lock.unlock();
+    const bool wanted = alive();
+    lock.lock();
+    if (!wanted) return false;
+    const Duration left = until - Clock::Real().Now();
+    if (left <= Duration::zero()) return true;
+    changed_.wait_for(lock, left);
+  }
+}
+
+// ---- Orders
+
+StepSettings Driver::Settings() const {
+  return {options_.checkpoint_interval, [this](const std::string& node) { return PeerAddress(node); }};
+}
+
+std::string Driver::PeerAddress(const std::string& node) const {
+  std::lock_guard lock(mutex_);
+  const auto found = nodes_.find(node);
+  return found == nodes_.end() ? "" : found->second.peer_address;
+}
+
+std::shared_ptr<AgentLink> Driver::LinkOf(const std::string& node) const {
+  std::lock_guard lock(mutex_);
+  const auto found = nodes_.find(node);
+  return found == nodes_.end() ? nullptr : found->second.link;
+}
+
+v1::Change Driver::ChangeOf(const std::string& key) const {
+  v1::Change change;
+  change.set_idempotency_key(core_.cluster_id() + "-" + key);
+  change.set_fence(core_.reign());
+  return change;
+}
+
+bool Driver::Record(const Fact& fact) {
+  for (;;) {
+    const Result<uint64_t> number = core_.Record(fact);
+    if (number.ok()) return true;
+    const StatusCode code = number.status().code();
+    if (code == StatusCode::kNotFound || code == StatusCode::kFailedPrecondition) return false;
+    Log(LogLevel::kError, "driver", "cannot be recorded", {{"why", number.status().ToString()}});
+    if (!Wait(kLastRetry, [] { return true; })) return false;
+  }
+}
+
+void Driver::Carry(const Order& order) {
+  const Alive alive = [this, number = order.number] {
+    bool there = false;
+    core_.Look([&](const Cluster& cluster) { there = cluster.FindOrder(number).has_value(); });
+    return there;
+  };
+  if (!alive()) return;
+  Log(LogLevel::kInfo, "driver", "order",
+      {{"number", order.number},
+       {"order", OrderKindName(order.kind)},
+       {"job", order.job},
+       {"node", order.node},
+       {"target", order.target}});
+  bool image = false;
+  core_.Look([&](const Cluster& cluster) { image = PausesAsImage(cluster, order); });
+  const Status outcome = CarryOut(order, alive);
+  if (outcome.code() == StatusCode::kCancelled && !Wait(Duration::zero(), alive)) return;
+  ReportEnd(order, outcome, image);
+}
+
+void Driver::ReportEnd(const Order& order, const Status& outcome, bool image) {
+  Log(outcome.ok() ? LogLevel::kInfo : LogLevel::kWarning, "driver", "order ended",
+      {{"number", order.number}, {"job", order.job}, {"outcome", outcome.ToString()}});
+  if (outcome.ok() && order.node != order.target && !order.target.empty()) SetSchedule(order);
+  // What the agents have told before is older than this.
+  Refresh(order.node, order.job);
+  if (!order.target.empty() && order.target != order.node) Refresh(order.target, order.job);
+  Record(OrderEnded{order.number, outcome.ok(), std::string(outcome.message()), image && outcome.ok()});
+}
+
+Status Driver::CarryOut(const Order& order, const Alive& alive) {
+  std::vector<Step> steps;
+  core_.Look([&](const Cluster& cluster) { steps = StepsOf(cluster, order, Settings()); });
+  for (const Step& step : steps) {
+    std::string key = std::to_string(order.number);
+    if (!step.key.empty()) key += "-" + step.key;
+    const Status done = Perform(step, key, alive);
+    if (done.ok() || step.may_fail) continue;
+    if (order.kind == OrderKind::kCancel && CancelIsDone(order, alive)) continue;
+    return done;
+  }
+  return Status();
+}
+
+// What cannot be cancelled because it does not live any more needs no cancelling.
+bool Driver::CancelIsDone(const Order& order, const Alive& alive) {
+  for (Duration wait = kFirstRetry; Wait(wait, alive); wait = std::min(wait * 2, kLastRetry)) {
+    const std::shared_ptr<AgentLink> link = LinkOf(order.node);
+    if (link == nullptr) continue;
+    const Result<std::optional<v1::Job>> job = link->Find(order.job);
+    if (job.ok()) return !*job || !(*job)->live();
+  }
+  return false;
+}
+
+Result<v1::Operation> Driver::Ask(AgentLink& link, const Step& step, const std::string& key) {
+  AgentRequest request = step.request;
+  SetChange(ChangeOf(key), &request);
+  ASSIGN_OR_RETURN(const v1::Operation begun, link.Begin(request));
+  return link.Await(begun.id());
+}
+
+// Asked again with the same key until an answer comes: an agent starts it once.
+Status Driver::Perform(const Step& step, const std::string& key, const Alive& alive) {
+  int attempt = 1;
+  for (Duration wait = kFirstRetry;; wait = std::min(wait * 2, kLastRetry)) {
+    if (!Wait(Duration::zero(), alive)) return NotWanted();
+    if (const std::shared_ptr<AgentLink> link = LinkOf(step.node)) {
+      const Result<v1::Operation> ended =
+          Ask(*link, step, attempt == 1 ? key : key + "-" + std::to_string(attempt));
+      if (ended.ok()) {
+        const Status outcome = OutcomeOf(*ended);
+        if (outcome.code() != StatusCode::kCancelled || ++attempt > kMostAttempts) return outcome;
+      } else if (IsFencedOff(ended.status())) {
+        Halt(ended.status());
+        return NotWanted();
+      } else if (!MayBeTriedAgain(ended.status())) {
+        return ended.status();
+      }
+      // It goes on, and it is seen whether it is still wanted.
+      if (ended.status().code() == StatusCode::kTimeout) continue;
+    }
+    if (!Wait(wait, alive)) return NotWanted();
+  }
+}
+
+void Driver::Halt(const Status& why) {
+  {
+    std::lock_guard lock(mutex_);
+    if (ending_) return;
+    ending_ = true;
+  }
+  changed_.notify_all();
+  options_.fenced_off(why);
+}
+
+// It stays with the agent that has made it.
+void Driver::SetSchedule(const Order& order) {
+  v1::SetScheduleRequest request;
+  core_.Look([&](const Cluster& cluster) {
+    *request.mutable_schedule() = ScheduleOf(cluster.Find(order.job)->request, Settings());
+  });
+  if (request.schedule().interval_ms() == 0) return;
+  *request.mutable_change() = ChangeOf(std::to_string(order.number) + "-schedule");
+  const std::shared_ptr<AgentLink> link = LinkOf(order.target);
+  const Status set =
+      link == nullptr ? Status(StatusCode::kUnavailable, "not connected") : link->SetSchedule(request);
+  if (!set.ok())
+    Log(LogLevel::kWarning, "driver", "runs without its schedule", Facts(order.target, order.job, set));
+}
+
+void Driver::Refresh(const std::string& node, const std::string& job) {
+  const std::shared_ptr<AgentLink> link = LinkOf(node);
+  if (link == nullptr) return;
+  const Result<std::optional<v1::Job>> now = link->Find(job);
+  if (!now.ok()) return;
+  std::lock_guard lock(mutex_);
+  const auto found = nodes_.find(node);
+  if (found == nodes_.end() || found->second.link != link) return;
+  if (*now) {
+    found->second.jobs[job] = **now;
+  } else {
+    found->second.jobs.erase(job);
+  }
+}
+
+// ---- Nodes
+
+void Driver::StartKeeper(const std::string& node, const std::string& address, const std::string& agent_id,
+                         const std::string& kind, bool lost) {
+  NodeKeeper::Options options;
+  options.node = node;
+  options.address = address;
+  options.kind = kind;
+  options.lost = lost;
+  options.timeout = options_.node_timeout;
+  options.connect = options_.connect;
+  std::lock_guard lock(mutex_);
+  if (ending_) return;
+  Node& entry = nodes_[node];
+  entry.address = address;
+  entry.agent_id = agent_id;
+  entry.kind = kind;
+  entry.keeper = std::make_unique<NodeKeeper>(std::move(options), *this);
+}
+
+Status Driver::Join(const v1::JoinRequest& request) {
+  RETURN_IF_ERROR(ParseEndpoint(request.address()).status());
+  std::lock_guard one(join_);
+  const std::string kind = request.device() == "auto" ? "" : request.device();
+  std::unique_ptr<NodeKeeper> replaced;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = nodes_.find(request.node());
+    if (found != nodes_.end()) {
+      Node& node = found->second;
+      const bool other = !node.agent_id.empty() && node.agent_id != request.agent_id();
+      if (other && node.link != nullptr)
+        return Errorf(StatusCode::kFailedPrecondition, "another agent is node %s", request.node().c_str());
+      if (!other && node.address == request.address()) return Status();
+      if (node.link != nullptr) node.link->Stop();
+      replaced = std::move(node.keeper);
+    }
+  }
+  // Its threads use what is known of the node.
+  replaced.reset();
+  bool lost = false;
+  core_.Look([&](const Cluster& cluster) {
+    const Cluster::Node* node = cluster.FindNode(request.node());
+    lost = node == nullptr || !node->reachable;
+  });
+  Log(LogLevel::kInfo, "node", "joins", {{"node", request.node()}, {"address", request.address()}});
+  StartKeeper(request.node(), request.address(), request.agent_id(), kind, lost);
+  return Status();
+}
+
+Status Driver::Admit(const std::string& node, const v1::NodeInfo& info,
+                     const v1::DevicesResponse& devices) const {
+  {
+    std::lock_guard lock(mutex_);
+    const Node& known = nodes_.at(node);
+    if (!known.agent_id.empty() && known.agent_id != info.agent_id())
+      return Status(StatusCode::kFailedPrecondition, "it is another agent than the one that has joined");
+  }
+  Status status;
+  core_.Look([&](const Cluster& cluster) {
+    status = cluster.Check(Fact(NodeJoined{node, "", devices.devices_size()}));
+  });
+  return status;
+}
+
+Status Driver::Met(const std::string& node, const v1::NodeInfo& info, const v1::DevicesResponse& devices,
+                   const std::shared_ptr<AgentLink>& link, const Pictures& jobs) {
+  RETURN_IF_ERROR(Admit(node, info, devices));
+  RETURN_IF_ERROR(EndStale(node, link, jobs));
+  {
+    std::lock_guard lock(mutex_);
+    if (ending_) return Status(StatusCode::kCancelled, "the scheduler ends");
+    Node& entry = nodes_.at(node);
+    entry.link = link;
+    entry.jobs = jobs;
+    entry.peer_address = info.peer_address();
+  }
+  RecordNode(node, info, devices);
+  ExamineAll(node);
+  CopyImages();
+  Wake();
+  return Status();
+}
+
+void Driver::RecordNode(const std::string& node, const v1::NodeInfo& info,
+                        const v1::DevicesResponse& devices) {
+  NodeJoined joined{node, "", devices.devices_size(), info.agent_id(), devices.kind()};
+  {
+    std::lock_guard lock(mutex_);
+    joined.address = nodes_.at(node).address;
+  }
+  bool known = false;
+  std::optional<NodeChanged> back;
+  core_.Look([&](const Cluster& cluster) {
+    const Cluster::Node* before = cluster.FindNode(node);
+    known = before != nullptr && before->address == joined.address && before->agent_id == joined.agent_id &&
+            before->kind == joined.kind;
+    if (before != nullptr && !before->reachable)
+      back = NodeChanged{node, true, before->draining, before->draining ? before->reason : ""};
+  });
+  if (!known) Record(joined);
+  if (back) Record(*back);
+}
+
+// Before anything new comes to a node that was away, what is not its any more has gone.
+Status Driver::EndStale(const std::string& node, const std::shared_ptr<AgentLink>& link,
+                        const Pictures& jobs) {
+  for (const auto& [name, job] : jobs) {
+    bool stale = false;
+    core_.Look([&](const Cluster& cluster) { stale = Conclude(cluster, name, node, job).forget; });
+    if (!stale || Busy(name)) continue;
+    Log(LogLevel::kInfo, "node", "ends a copy that was given up", {{"node", node}, {"job", name}});
+    const std::string key = "stale-" + name + "-" + std::to_string(job.revision());
+    v1::CancelRequest cancel;
+    cancel.set_job(name);
+    if (job.live()) RETURN_IF_ERROR(Ask(*link, {node, cancel, "", false}, key + "-end").status());
+    v1::RemoveRequest remove;
+    remove.set_job(name);
+    RETURN_IF_ERROR(Ask(*link, {node, remove, "", false}, key).status());
+  }
+  return Status();
+}
+
+void Driver::Parted(const std::string& node) {
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = nodes_.find(node);
+    if (found != nodes_.end()) found->second.link = nullptr;
+  }
+  Wake();
+}
+
+void Driver::Lost(const std::string& node) {
+  std::optional<NodeChanged> lost;
+  core_.Look([&](const Cluster& cluster) {
+    const Cluster::Node* known = cluster.FindNode(node);
+    if (known == nullptr || !known->reachable) return;
+    lost = NodeChanged{node, false, known->draining, "not reached"};
+  });
+  if (!lost) return;
+  Log(LogLevel::kWarning, "node", "lost", {{"node", node}});
+  Record(*lost);
+  LoseJobs(node);
+  {
+    std::lock_guard lock(mutex_);
+    copied_.clear();
+  }
+  CopyImages();
+}
+
+// All that is there, comes from there or goes there.
+void Driver::LoseJobs(const std::string& node) {
+  std::unique_lock one(examine_);
+  std::vector<JobLost> facts;
+  core_.Look([&](const Cluster& cluster) {
+    for (const auto& [name, entry] : cluster.jobs()) {
+      if (entry.where == Cluster::Where::kEnded) continue;
+      bool lost = entry.node == node;
+      for (const uint64_t number : entry.orders) {
+        const Order order = *cluster.FindOrder(number);
+        lost = lost || order.node == node || order.target == node;
+      }
+      if (lost)
+        facts.push_back(JobLost{name, ImageNodeOf(cluster, entry, node), "node " + node + " is lost"});
+    }
+  });
+  for (const JobLost& fact : facts) Record(fact);
+  one.unlock();
+  // Another node may have a copy of what was on its way.
+  for (const JobLost& fact : facts) ExamineEverywhere(fact.job);
+}
+
+// ---- What becomes of jobs
+
+void Driver::Told(const std::string& node, const v1::Job& job) {
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = nodes_.find(node);
+    if (found == nodes_.end()) return;
+    Pictures& jobs = found->second.jobs;
+    const auto known = jobs.find(job.name());
+    if (known != jobs.end() && known->second.revision() >= job.revision()) return;
+    if (job.gone()) {
+      jobs.erase(job.name());
+    } else {
+      jobs[job.name()] = job;
+    }
+  }
+  Examine(node, job.name());
+  if (!job.gone()) CopyImage(node, job);
+}
+
+void Driver::ExamineAll(const std::string& node) {
+  std::set<std::string> names;
+  Pictures jobs;
+  core_.Look([&](const Cluster& cluster) {
+    for (const auto& [name, entry] : cluster.jobs()) {
+      if (IsAt(entry, node)) names.insert(name);
+    }
+  });
+  {
+    std::lock_guard lock(mutex_);
+    jobs = nodes_.at(node).jobs;
+  }
+  for (const auto& [name, job] : jobs) names.insert(name);
+  for (const std::string& name : names) Examine(node, name);
+}
+
+void Driver::ExamineEverywhere(const std::string& job) {
+  std::set<std::string> nodes;
+  core_.Look([&](const Cluster& cluster) {
+    const Cluster::Entry* entry = cluster.Find(job);
+    if (entry != nullptr && !entry->node.empty()) nodes.insert(entry->node);
+  });
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [name, node] : nodes_) {
+      if (node.jobs.contains(job)) nodes.insert(name);
+    }
+  }
+  for (const std::string& node : nodes) Examine(node, job);
+}
+
+Conclusion Driver::ConcludeOf(const std::string& node, const std::string& job, uint64_t* revision) {
+  std::optional<v1::Job> picture;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = nodes_.find(node);
+    // Nothing is concluded from the past.
+    if (found == nodes_.end() || found->second.link == nullptr || errands_.contains(job)) return {};
+    const auto known = found->second.jobs.find(job);
+    if (known != found->second.jobs.end()) picture = known->second;
+  }
+  *revision = picture ? picture->revision() : 0;
+  Conclusion conclusion;
+  core_.Look([&](const Cluster& cluster) { conclusion = Conclude(cluster, job, node, picture); });
+  return conclusion;
+}
+
+void Driver::Examine(const std::string& node, const std::string& job) {
+  std::lock_guard one(examine_);
+  uint64_t revision = 0;
+  const Conclusion conclusion = ConcludeOf(node, job, &revision);
+  if (conclusion.fact) Record(*conclusion.fact);
+  const bool once = conclusion.forget || conclusion.remedy;
+  if (!once || std::exchange(put_right_[node + " " + job], revision) == revision) return;
+  if (conclusion.forget) {
+    StartJobErrand(job, [=, this] { Forget(node, job, revision); });
+  } else {
+    StartJobErrand(job, [=, this, remedy = *conclusion.remedy] { PutRight(node, job, revision, remedy); });
+  }
+}
+
+// A job is not as the last order has left it: somebody else has had a hand in it.
+void Driver::PutRight(const std::string& node, const std::string& job, uint64_t revision,
+                      const AgentRequest& remedy) {
+  const Status done = Perform({node, remedy, "", false}, "remedy-" + job + "-" + std::to_string(revision),
+                              [] { return true; });
+  Log(LogLevel::kWarning, "driver", std::string("put right: ") + VerbOf(remedy), Facts(node, job, done));
+  if (!done.ok()) static_cast<void>(Wait(kLastRetry, [] { return true; }));
+  Refresh(node, job);
+}
+
+void Driver::Forget(const std::string& node, const std::string& job, uint64_t revision) {
+  Log(LogLevel::kInfo, "driver", "ends a copy that was given up", {{"node", node}, {"job", job}});
+  const std::string key = "stale-" + job + "-" + std::to_string(revision);
+  v1::CancelRequest cancel;
+  cancel.set_job(job);
+  v1::RemoveRequest remove;
+  remove.set_job(job);
+  for (const Step& step : {Step{node, cancel, "-end", true}, Step{node, remove, "", true}})
+    static_cast<void>(Perform(step, key + step.key, [] { return true; }));
+  Refresh(node, job);
+}
+
+// ---- Copies of images
+
+std::string Driver::PartnerOf(const std::string& node, const std::string& job) const {
+  std::string partner;
+  core_.Look([&](const Cluster& cluster) {
+    const Cluster::Entry* entry = cluster.Find(job);
+    if (entry == nullptr || entry->where == Cluster::Where::kEnded || entry->node != node) return;
+    partner = ImageNodeOf(cluster, *entry, node);
+    if (!partner.empty()) return;
+    const std::vector<Cluster::Node>& nodes = cluster.nodes();
+    const auto here =
+        std::find_if(nodes.begin(), nodes.end(), [&](const auto& each) { return each.name == node; });
+    for (size_t i = 1; i < nodes.size(); ++i) {
+      const Cluster::Node& next = nodes[(static_cast<size_t>(here - nodes.begin()) + i) % nodes.size()];
+      if (!next.reachable || next.draining) continue;
+      partner = next.name;
+      return;
+    }
+  });
+  return partner;
+}
+
+void Driver::CopyImage(const std::string& node, const v1::Job& job) {
+  if (job.last_image().empty()) return;
+  {
+    std::lock_guard lock(mutex_);
+    const auto copied = copied_.find(job.name());
+    if (copied != copied_.end() && copied->second == job.last_image()) return;
+  }
+  const std::string partner = PartnerOf(node, job.name());
+  if (partner.empty() || PeerAddress(partner).empty()) return;
+  StartErrand("copy of " + job.name(), [=, this, name = job.name(), image = job.last_image()] {
+    CarryCopy(node, partner, name, image);
+  });
+}
+
+void Driver::CarryCopy(const std::string& node, const std::string& to, const std::string& job,
+                       const std::string& image) {
+  v1::CopyImageRequest request;
+  request.set_job(job);
+  request.set_image(image);
+  request.set_node(PeerAddress(to));
+  const Alive alive = [&] { return PartnerOf(node, job) == to; };
+  const Status done =
+      Perform({node, request, "", false}, "copy-" + job + "-" + image + "-" + ShortHash(to), alive);
+  {
+    std::lock_guard lock(mutex_);
+    copied_[job] = image;
+  }
+  if (!done.ok()) return Log(LogLevel::kWarning, "driver", "image not copied", Facts(to, job, done));
+  bool known = false;
+  core_.Look([&](const Cluster& cluster) {
+    const Cluster::Entry* entry = cluster.Find(job);
+    known = !entry->copies.empty() && entry->copies.back() == to;
+  });
+  if (!known) Record(ImageKept{job, to});
+}
+
+void Driver::CopyImages() {
+  std::vector<std::pair<std::string, v1::Job>> jobs;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [name, node] : nodes_) {
+      for (const auto& [job, picture] : node.jobs) jobs.emplace_back(name, picture);
+    }
+  }
+  for (const auto& [node, job] : jobs) CopyImage(node, job);
+}
+
+}  // namespace stasis::scheduler

@@ -1,0 +1,130 @@
+// Makes agents do what the scheduler has decided, and tells it what becomes of that and of its jobs.
+//
+// A thread each for the loop, for what each node tells, and for each errand: an order that is being carried
+// out, something to be put right at a node, or an image that is copied. At most one errand, copies aside, is
+// under way for a job.
+#ifndef SCHEDULER_DAEMON_DRIVER_H_
+#define SCHEDULER_DAEMON_DRIVER_H_
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "scheduler/daemon/agent_link.h"
+#include "scheduler/daemon/conclusion.h"
+#include "scheduler/daemon/core.h"
+#include "scheduler/daemon/node_keeper.h"
+#include "scheduler/daemon/steps.h"
+
+namespace stasis::scheduler {
+
+class Driver final : public Joining, public NodeKeeper::Host {
+ public:
+  struct Options {
+    ConnectAgent connect;
+    Duration node_timeout = std::chrono::seconds(30);
+    Time checkpoint_interval = 0;  // of jobs that do not say; 0: none
+    // Called once, from any thread: another scheduler reigns, and nothing is asked of agents any more.
+    std::function<void(const Status&)> fenced_off = [](const Status&) {};
+  };
+  // Connects to the nodes that are known. `core` outlives the object.
+  Driver(SchedulerCore& core, Options options);
+  ~Driver() override;
+  Driver(const Driver&) = delete;
+  Driver& operator=(const Driver&) = delete;
+
+  Status Join(const v1::JoinRequest& request) override;
+
+ private:
+  struct Node {
+    std::unique_ptr<NodeKeeper> keeper;
+    std::string address;
+    std::string agent_id, kind;
+    std::shared_ptr<AgentLink> link;  // once it was met
+    std::string peer_address;
+    Pictures jobs;
+  };
+  using Alive = std::function<bool()>;
+
+  // NodeKeeper::Host
+  Status Met(const std::string& node, const v1::NodeInfo& info, const v1::DevicesResponse& devices,
+             const std::shared_ptr<AgentLink>& link, const Pictures& jobs) override;
+  void Told(const std::string& node, const v1::Job& job) override;
+  void Parted(const std::string& node) override;
+  void Lost(const std::string& node) override;
+
+  void Loop();
+  void Wake();
+  void JoinEnded(std::unique_lock<std::mutex>& lock);
+  // `work` in a thread, unless something is under way for `subject`.
+  void StartErrand(const std::string& subject, std::function<void()> work, std::function<void()> after = {});
+  void StartJobErrand(const std::string& job, std::function<void()> work);
+  bool Busy(const std::string& subject) const;
+  bool Wait(Duration longest, const Alive& alive);
+
+  void Carry(const Order& order);
+  Status CarryOut(const Order& order, const Alive& alive);
+  Status Perform(const Step& step, const std::string& key, const Alive& alive);
+  Result<v1::Operation> Ask(AgentLink& link, const Step& step, const std::string& key);
+  void SetSchedule(const Order& order);
+  void Refresh(const std::string& node, const std::string& job);
+  void ReportEnd(const Order& order, const Status& outcome, bool image);
+  bool CancelIsDone(const Order& order, const Alive& alive);
+
+  void Examine(const std::string& node, const std::string& job);
+  void ExamineAll(const std::string& node);
+  void ExamineEverywhere(const std::string& job);
+  void PutRight(const std::string& node, const std::string& job, uint64_t revision,
+                const AgentRequest& remedy);
+  Conclusion ConcludeOf(const std::string& node, const std::string& job, uint64_t* revision);
+  void Forget(const std::string& node, const std::string& job, uint64_t revision);
+  Status Admit(const std::string& node, const v1::NodeInfo& info, const v1::DevicesResponse& devices) const;
+  Status EndStale(const std::string& node, const std::shared_ptr<AgentLink>& link, const Pictures& jobs);
+  void RecordNode(const std::string& node, const v1::NodeInfo& info, const v1::DevicesResponse& devices);
+  void LoseJobs(const std::string& node);
+  void Halt(const Status& why);
+  void CopyImage(const std::string& node, const v1::Job& job);
+  void CopyImages();
+  void CarryCopy(const std::string& node, const std::string& to, const std::string& job,
+                 const std::string& image);
+  std::string PartnerOf(const std::string& node, const std::string& job) const;
+  // Records what must not be lost; false: it is no fact any more.
+  bool Record(const Fact& fact);
+
+  std::shared_ptr<AgentLink> LinkOf(const std::string& node) const;
+  std::string PeerAddress(const std::string& node) const;
+  StepSettings Settings() const;
+  v1::Change ChangeOf(const std::string& key) const;
+  void StartKeeper(const std::string& node, const std::string& address, const std::string& agent_id,
+                   const std::string& kind, bool lost);
+
+  SchedulerCore& core_;
+  const Options options_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  uint64_t changes_ = 0;
+  bool ending_ = false;  // or fenced off
+  std::map<std::string, Node> nodes_;
+  std::map<std::string, std::thread> errands_;  // by subject
+  std::vector<std::thread> ended_;
+  std::map<std::string, std::string> copied_;  // the image that was copied last, by job
+
+  std::map<std::string, uint64_t> put_right_;  // at which revision, by node and job
+
+  std::mutex join_;     // of Join(): one after the other
+  std::mutex examine_;  // what is concluded is recorded before the next conclusion
+
+  std::shared_ptr<void> subscription_;
+  std::thread loop_;
+};
+
+}  // namespace stasis::scheduler
+
+#endif  // SCHEDULER_DAEMON_DRIVER_H_

@@ -1,0 +1,206 @@
+// stasis-schedd: the scheduler of a cluster. Parses, starts it, waits for a signal, ends it.
+#include <grpc/support/log.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/service_manager.h"
+#include "base/worker_pool.h"
+#include "proto/rpc/audit.h"
+#include "proto/rpc/doors.h"
+#include "proto/rpc/gate.h"
+#include "proto/rpc/server.h"
+#include "scheduler/daemon/attendance.h"
+#include "scheduler/daemon/config.h"
+#include "scheduler/daemon/core.h"
+#include "scheduler/daemon/driver.h"
+#include "scheduler/daemon/event_hub.h"
+#include "scheduler/daemon/service.h"
+#include "scheduler/daemon/steady_time.h"
+
+namespace stasis::scheduler {
+namespace {
+
+constexpr int kReaders = 4, kWriters = 4;
+constexpr size_t kMostWaiting = 1024;
+// For answers that are on their way when everything else has ended.
+constexpr auto kLastAnswers = std::chrono::seconds(2);
+
+void LogForGrpc(gpr_log_func_args* arguments) {
+  LogLevel level = arguments->severity == GPR_LOG_SEVERITY_ERROR ? LogLevel::kWarning : LogLevel::kDebug;
+  Log(level, "grpc", arguments->message);
+}
+
+// Why the process ends: a signal, or something that it cannot go on after.
+class End {
+ public:
+  Status Begin() {
+    sigset_t set;
+    sigemptyset(&set);
+    for (int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, signal);
+    pthread_sigmask(SIG_BLOCK, &set, nullptr);
+    std::signal(SIGPIPE, SIG_IGN);
+    signals_.Reset(signalfd(-1, &set, SFD_CLOEXEC));
+    if (!signals_.valid()) return ErrnoStatus(errno, "signalfd");
+    failed_.Reset(eventfd(0, EFD_CLOEXEC));
+    return failed_.valid() ? Status() : ErrnoStatus(errno, "eventfd");
+  }
+  void Fail(const Status& why) {
+    {
+      std::lock_guard lock(mutex_);
+      if (why_.ok()) why_ = why;
+    }
+    const uint64_t one = 1;
+    while (write(failed_.get(), &one, sizeof one) < 0 && errno == EINTR) {
+    }
+  }
+  // OK: by a signal.
+  Status Await() {
+    pollfd waits[] = {{signals_.get(), POLLIN, 0}, {failed_.get(), POLLIN, 0}};
+    for (;;) {
+      if (poll(waits, 2, -1) < 0) continue;
+      if (waits[1].revents != 0) break;
+      signalfd_siginfo info{};
+      if (read(signals_.get(), &info, sizeof info) == sizeof info && info.ssi_signo != SIGHUP) break;
+    }
+    std::lock_guard lock(mutex_);
+    return why_;
+  }
+
+ private:
+  Fd signals_, failed_;
+  std::mutex mutex_;
+  Status why_;
+};
+
+class Scheduler {
+ public:
+  // In the order in which they begin; they end in the other.
+  static Result<std::unique_ptr<Scheduler>> Start(const SchedulerConfig& config, End& end) {
+    std::unique_ptr<Scheduler> scheduler(new Scheduler);
+    RETURN_IF_ERROR(scheduler->Begin(config, end));
+    return scheduler;
+  }
+  void Stop() {
+    events_->Stop();
+    attendance_.Stop();
+    server_->Stop(kLastAnswers);
+  }
+  const std::vector<Endpoint>& endpoints() const { return server_->endpoints(); }
+  const SchedulerCore& core() const { return *core_; }
+
+ private:
+  Scheduler() = default;
+  Status Begin(const SchedulerConfig& config, End& end) {
+    ASSIGN_OR_RETURN(store_, Store::Open(config.state + "/schedd.db"));
+    audit_ = std::make_unique<Audit>(store_->database());
+    SchedulerCore::Options options;
+    options.cluster.lease = config.lease;
+    options.policy = config.policy;
+    options.now = [this] { return time_.Now(); };
+    options.broken = [&end](const Status& why) { end.Fail(why); };
+    ASSIGN_OR_RETURN(core_, SchedulerCore::Open(*store_, std::move(options)));
+    Driver::Options driver;
+    driver.connect = [tls = config.tls](const std::string& address) { return ConnectToAgent(address, tls); };
+    driver.node_timeout = config.node_timeout;
+    driver.checkpoint_interval = config.checkpoint_interval;
+    driver.fenced_off = [&end](const Status& why) { end.Fail(why); };
+    driver_ = std::make_unique<Driver>(*core_, std::move(driver));
+    return BeginServer(config);
+  }
+  Status BeginServer(const SchedulerConfig& config) {
+    std::vector<Endpoint> clear;
+    for (const Endpoint& endpoint : config.listen) {
+      if (RpcServer::IsClear(endpoint, config.tls)) clear.push_back(endpoint);
+    }
+    ASSIGN_OR_RETURN(doors_, Doors::Open(clear));
+    gate_.emplace(*doors_);
+    readers_.emplace(kReaders, kMostWaiting);
+    writers_.emplace(kWriters, kMostWaiting);
+    events_.emplace(*core_);
+    ServiceParts parts;
+    parts.core = core_.get();
+    parts.joining = driver_.get();
+    parts.events = &*events_;
+    parts.attendance = &attendance_;
+    parts.gate = &*gate_;
+    parts.audit = audit_.get();
+    parts.readers = &*readers_;
+    parts.writers = &*writers_;
+    service_.emplace(parts);
+    RpcServer::Options options;
+    options.endpoints = config.listen;
+    options.tls = config.tls;
+    options.services = {&*service_};
+    options.refused = [this](const Status& why) { audit_->Record({"", "", "", "connect", "", "", why}); };
+    ASSIGN_OR_RETURN(server_, RpcServer::Start(std::move(options), *doors_));
+    return Status();
+  }
+
+  SteadyTime time_{SteadyTime::Real()};
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<Audit> audit_;
+  std::unique_ptr<SchedulerCore> core_;
+  std::unique_ptr<Driver> driver_;
+  std::unique_ptr<Doors> doors_;
+  std::optional<Gate> gate_;
+  std::optional<WorkerPool> readers_, writers_;
+  std::optional<EventHub> events_;
+  Attendance attendance_;
+  std::optional<SchedulerService> service_;
+  std::unique_ptr<RpcServer> server_;
+};
+
+Status Serve(const SchedulerConfig& config) {
+  End end;
+  RETURN_IF_ERROR(end.Begin());
+  ASSIGN_OR_RETURN(std::unique_ptr<Scheduler> scheduler, Scheduler::Start(config, end));
+  nlohmann::json listens = nlohmann::json::array();
+  for (const Endpoint& endpoint : scheduler->endpoints()) listens.push_back(endpoint.Target());
+  Log(LogLevel::kInfo, "schedd", "ready",
+      {{"listen", listens},
+       {"state", config.state},
+       {"cluster", scheduler->core().cluster_id()},
+       {"reign", scheduler->core().reign()},
+       {"policy", config.policy}});
+  TellServiceManager("READY=1");
+  const Status why = end.Await();
+  Log(LogLevel::kInfo, "schedd", "ending");
+  TellServiceManager("STOPPING=1");
+  scheduler->Stop();
+  scheduler.reset();
+  if (why.ok()) Log(LogLevel::kInfo, "schedd", "ended");
+  return why;
+}
+
+int Main(const std::vector<std::string>& arguments) {
+  SchedulerConfig config;
+  const ConfigOutcome outcome = ParseConfig(arguments, &config);
+  if (outcome.done) {
+    std::fprintf(outcome.exit_code == 0 ? stdout : stderr, "%s%s", outcome.text.c_str(),
+                 outcome.exit_code == 0 ? "" : "\n");
+    return outcome.exit_code;
+  }
+  SetLogLevel(config.log_level);
+  gpr_set_log_function(LogForGrpc);
+  const Status served = Serve(config);
+  if (served.ok()) return 0;
+  Log(LogLevel::kError, "schedd", "cannot go on",
+      {{"code", StatusCodeName(served.code())}, {"why", std::string(served.message())}});
+  return 1;
+}
+
+}  // namespace
+}  // namespace stasis::scheduler
+
+int main(int argc, char** argv) {
+  return stasis::scheduler::Main(std::vector<std::string>(argv + 1, argv + argc));
+}
