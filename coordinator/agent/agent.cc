@@ -4,6 +4,7 @@
 
 #include "base/log/log.h"
 #include "coordinator/agent/call_observer.h"
+#include "coordinator/agent/image_copy.h"
 #include "coordinator/agent/kinds.h"
 #include "coordinator/agent/migration.h"
 #include "coordinator/agent/peer_link.h"
@@ -68,6 +69,7 @@ Operations::Kinds Agent::MakeOperationKinds() {
     ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(node));
     return ConnectPeer(endpoint, tls);
   };
+  options.image_copy = MakeImageCopy(migration);
   options.node_migration = MakeNodeMigration(std::move(migration));
   return MakeKinds(std::move(options));
 }

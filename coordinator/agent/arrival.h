@@ -11,12 +11,12 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "coordinator/agent/compatibility.h"
+#include "coordinator/agent/copy_shelf.h"
 #include "coordinator/agent/handover.h"
 #include "coordinator/agent/handover_table.h"
+#include "coordinator/agent/receiving.h"
 #include "coordinator/agent/registry.h"
 #include "coordinator/node/site.h"
-#include "dedup/image_manifest.h"
-#include "dedup/store.h"
 #include "stasis/v1/peer.pb.h"
 
 namespace stasis {
@@ -28,6 +28,7 @@ class Arrival {
     Site site;
     HandOverTable* table = nullptr;
     Registry* registry = nullptr;
+    CopyShelf* copies = nullptr;
     const Clock* clock = nullptr;
   };
 
@@ -44,27 +45,20 @@ class Arrival {
   bool Silent(Duration how_long) const;
   // It is neither on its way nor being restored any more.
   bool Settled() const;
+  // It runs here, or has run here.
+  bool Runs() const;
 
-  Result<std::string> Missing(std::string_view hashes);
-  Status Put(std::string_view records);
-  Status PutManifest(const v1::PutManifestRequest& request);
+  Receiving& receiving() { return receiving_; }
   v1::Outcome HandOver(const v1::HandOverRequest& request);
   v1::Outcome Ask(Duration wait);
   // Of a recovered one: finds out what became of it, and writes it down.
   void Probe();
 
  private:
-  struct Received {
-    std::vector<std::byte> manifest;
-    uint64_t expected = 0;  // bytes; 0: nothing yet
-  };
-
   Arrival(const Parts& parts, HandOverRow row, Taker taker, std::vector<Arriving> ranks,
           std::vector<std::vector<int>> gpus);
-  // kFailedPrecondition: nothing is taken any more.
-  Result<std::shared_ptr<StoreWriter>> HearOf();
   Status Prepare(const v1::HandOverRequest& request);
-  Result<std::vector<ImageManifest>> Manifests() const;
+  void RemoveAgain();
   void Take(uint32_t deadline_ms);
   void Restore(uint32_t deadline_ms);
   void Conclude(bool runs, Json result);
@@ -73,21 +67,17 @@ class Arrival {
   void GiveUp(const Status& why);
 
   const Parts parts_;
-  const std::vector<Arriving> ranks_;
+  Receiving receiving_;
   const std::vector<std::vector<int>> gpus_;
   HandOverRow row_;  // job, ranked, tasks are constant; result and record guarded by mutex_
 
-  std::shared_ptr<Store> store_;
   std::vector<std::string> images_;  // by rank, once committed; of who hands over
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_.
   Taker taker_;
-  MonotonicTime heard_{};
   bool preparing_ = false;
-  std::shared_ptr<StoreWriter> writer_;  // null once it is not needed any more
-  std::vector<Received> received_;       // by rank
 };
 
 }  // namespace stasis

@@ -1,5 +1,6 @@
 #include "coordinator/agent/arrival_job.h"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/inotify.h>
@@ -16,22 +17,11 @@
 #include "coordinator/node/job_start.h"
 #include "coordinator/node/task.h"
 #include "dedup/image.h"
-#include "dedup/image_slot.h"
 #include "ghost/manifest.h"
 #include "ghost/proc.h"
 
 namespace stasis {
 namespace {
-
-// Of one rank: what says that it is one, which images of tasks alone have not.
-Json RecordOfTask(const Site& site, const TaskPaths& paths, const Json& task, const TaskConfig& config) {
-  Json record = ImportedTaskJson(paths, task, config, site.files);
-  if (!config.rank) return record;
-  record["job"] = config.rank->job;
-  record["rank"] = config.rank->rank;
-  record["ranks"] = config.rank->ranks;
-  return record;
-}
 
 Status CheckComplete(StoreWriter& writer, const ImageManifest& manifest) {
   ASSIGN_OR_RETURN(std::vector<ChunkRef> chunks, DistinctChunks(manifest));
@@ -43,16 +33,6 @@ Status CheckComplete(StoreWriter& writer, const ImageManifest& manifest) {
   if (missing == 0) return Status();
   return Errorf(StatusCode::kFailedPrecondition, "%zu of %zu chunks of the image have not come", missing,
                 chunks.size());
-}
-
-Result<std::unique_ptr<ImageSlot>> PrepareImage(const std::shared_ptr<Store>& store, StoreWriter& writer,
-                                                const std::string& task, ImageManifest& manifest) {
-  ASSIGN_OR_RETURN(manifest.id, NextImageId(*store, task));
-  manifest.task = task;
-  ASSIGN_OR_RETURN(std::unique_ptr<ImageSlot> slot, ImageSlot::Take(store, task, manifest.id));
-  ASSIGN_OR_RETURN(std::vector<std::byte> bytes, SerializeImageManifest(manifest));
-  RETURN_IF_ERROR(slot->Prepare(&writer, bytes));
-  return slot;
 }
 
 Status WriteTaskRecords(const Site& site, const ArrivedJob& job, const std::vector<ImageManifest>& manifests,
@@ -190,29 +170,70 @@ Status CheckRoomFor(const Folders& folders, const ArrivedJob& job, const std::ve
   return Status();
 }
 
-Result<std::vector<std::string>> CommitImages(const std::shared_ptr<Store>& store, StoreWriter& writer,
-                                              const ArrivedJob& job, std::vector<ImageManifest> manifests) {
+Json RecordOfTask(const Site& site, const TaskPaths& paths, const Json& task, const TaskConfig& config) {
+  Json record = ImportedTaskJson(paths, task, config, site.files);
+  if (!config.rank) return record;
+  record["job"] = config.rank->job;
+  record["rank"] = config.rank->rank;
+  record["ranks"] = config.rank->ranks;
+  return record;
+}
+
+std::string SumOf(std::span<const std::byte> manifest) {
+  constexpr size_t kSumBytes = sizeof(Hash128);
+  std::string text;
+  if (manifest.size() < kSumBytes) return text;
+  for (std::byte each : manifest.last(kSumBytes)) text += fmt::format("{:02x}", static_cast<unsigned>(each));
+  return text;
+}
+
+PreparedImages::PreparedImages(std::shared_ptr<Store> store, std::vector<std::string> tasks)
+    : store_(std::move(store)), tasks_(std::move(tasks)) {}
+PreparedImages::PreparedImages(PreparedImages&&) = default;
+PreparedImages::~PreparedImages() = default;
+
+Result<PreparedImages> PreparedImages::Prepare(const std::shared_ptr<Store>& store, StoreWriter& writer,
+                                               const std::vector<std::string>& tasks,
+                                               std::vector<ImageManifest> manifests) {
   for (const ImageManifest& manifest : manifests) RETURN_IF_ERROR(CheckComplete(writer, manifest));
-  std::vector<std::unique_ptr<ImageSlot>> slots;
+  PreparedImages prepared(store, tasks);
   for (size_t rank = 0; rank < manifests.size(); ++rank) {
+    ImageManifest& manifest = manifests[rank];
     // The chunks of all are the first one's to make visible; `writer` keeps them.
     std::unique_ptr<StoreWriter> nothing;
     if (rank > 0) {
       ASSIGN_OR_RETURN(nothing, StoreWriter::Begin(store));
     }
-    ASSIGN_OR_RETURN(auto slot,
-                     PrepareImage(store, rank == 0 ? writer : *nothing, job.tasks[rank], manifests[rank]));
-    slots.push_back(std::move(slot));
+    ASSIGN_OR_RETURN(manifest.id, NextImageId(*store, tasks[rank]));
+    manifest.task = tasks[rank];
+    ASSIGN_OR_RETURN(std::unique_ptr<ImageSlot> slot, ImageSlot::Take(store, manifest.task, manifest.id));
+    ASSIGN_OR_RETURN(std::vector<std::byte> bytes, SerializeImageManifest(manifest));
+    RETURN_IF_ERROR(slot->Prepare(rank == 0 ? &writer : nothing.get(), bytes));
+    prepared.slots_.push_back(std::move(slot));
+    prepared.ids_.push_back(manifest.id);
+    prepared.sums_.push_back(SumOf(bytes));
   }
-  std::vector<std::string> ids;
+  return prepared;
+}
+
+Status PreparedImages::Publish() {
   Status status;
-  for (size_t rank = 0; rank < slots.size() && status.ok(); ++rank) {
-    status = slots[rank]->Publish();
-    if (status.ok()) ids.push_back(manifests[rank].id);
+  size_t published = 0;
+  while (status.ok() && published < slots_.size()) {
+    status = slots_[published]->Publish();
+    if (status.ok()) ++published;
   }
-  if (status.ok()) return ids;
-  for (size_t rank = 0; rank < ids.size(); ++rank) (void)RemoveImage(*store, job.tasks[rank], ids[rank]);
+  if (status.ok()) return status;
+  for (size_t rank = 0; rank < published; ++rank) (void)RemoveImage(*store_, tasks_[rank], ids_[rank]);
   return status;
+}
+
+Result<std::vector<std::string>> CommitImages(const std::shared_ptr<Store>& store, StoreWriter& writer,
+                                              const ArrivedJob& job, std::vector<ImageManifest> manifests) {
+  ASSIGN_OR_RETURN(PreparedImages images,
+                   PreparedImages::Prepare(store, writer, job.tasks, std::move(manifests)));
+  RETURN_IF_ERROR(images.Publish());
+  return images.ids();
 }
 
 Status WriteRecords(const Site& site, const ArrivedJob& job, const std::vector<ImageManifest>& manifests,

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "coordinator/job_record.h"
 #include "coordinator/node/site.h"
 #include "dedup/image_manifest.h"
+#include "dedup/image_slot.h"
 #include "dedup/store.h"
 #include "ghost/task_config.h"
 
@@ -36,10 +38,40 @@ class NoInterrupt : public Interrupt {
 // by rank, what the arriving tasks are.
 Status CheckRoomFor(const Folders& folders, const ArrivedJob& job, const std::vector<TaskConfig>& of);
 
-// Commits one image for each task under its next id; all chunks must be in `writer`, which is finished by it.
-// kFailedPrecondition: some are missing. After an error no image is left. Returns the ids.
+// One image for each task under its next id, of which everything but the name is on stable storage. Goes with
+// the object unless it was published. Not thread-safe.
+class PreparedImages {
+ public:
+  // All chunks must be in `writer`, which is finished by it. kFailedPrecondition: some are missing.
+  static Result<PreparedImages> Prepare(const std::shared_ptr<Store>& store, StoreWriter& writer,
+                                        const std::vector<std::string>& tasks,
+                                        std::vector<ImageManifest> manifests);
+  PreparedImages(PreparedImages&&);
+  ~PreparedImages();
+
+  const std::vector<std::string>& ids() const { return ids_; }
+  // The sum that each manifest ends with (dedup/image_manifest.h).
+  const std::vector<std::string>& sums() const { return sums_; }
+  // After an error no image is left.
+  Status Publish();
+
+ private:
+  PreparedImages(std::shared_ptr<Store> store, std::vector<std::string> tasks);
+
+  std::shared_ptr<Store> store_;
+  std::vector<std::string> tasks_, ids_, sums_;  // by rank
+  std::vector<std::unique_ptr<ImageSlot>> slots_;
+};
+
+// Both; returns the ids.
 Result<std::vector<std::string>> CommitImages(const std::shared_ptr<Store>& store, StoreWriter& writer,
                                               const ArrivedJob& job, std::vector<ImageManifest> manifests);
+
+// Of the sum that a serialized manifest ends with.
+std::string SumOf(std::span<const std::byte> manifest);
+
+// What says of an imported task that it is one of `config`: ImportedTaskJson() and its rank.
+Json RecordOfTask(const Site& site, const TaskPaths& paths, const Json& task, const TaskConfig& config);
 
 // Records of ended tasks that can be restored from `images`, in place of those that an earlier stay has left.
 // `record`: of a ranked job; its id is then the job's image. After an error none is left.

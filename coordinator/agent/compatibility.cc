@@ -230,11 +230,14 @@ std::vector<int> PlaceDevices(const std::vector<int>& wanted, std::vector<uint64
   return places;
 }
 
-Fit CheckFits(std::vector<Arriving> ranks, const std::vector<int>& wanted, const Site& site) {
+Fit CheckFits(std::vector<Arriving> ranks, const std::vector<int>& wanted, const Site& site, Room room) {
   Fit fit;
   if (ranks.empty()) return fit;
   bool elsewhere = false;
   DevicesHere devices = LookForDevices(ranks.front().config, site);
+  if (room == Room::kEver && devices.driver.ok()) {
+    for (const DriverDevice& device : devices.driver->devices) devices.free[device.uuid] = device.memory;
+  }
   std::vector<uint64_t> free = FreeByOrdinal(devices);
   // Also where it is not known yet which of them the job uses.
   for (int gpu : wanted) {

@@ -35,8 +35,13 @@ struct Fit {
   // Of each: physical, for the devices that it uses; all empty: where they were.
   std::vector<std::vector<int>> gpus;
 };
-// `wanted`: physical ordinals; empty: where it was where that is free, else any that is.
-Fit CheckFits(std::vector<Arriving> ranks, const std::vector<int>& wanted, const Site& site);
+// Of the memory of devices what counts.
+enum class Room {
+  kNow,   // what is free
+  kEver,  // all: it is to run some other time
+};
+// `wanted`: physical ordinals; empty: where it was where that has room, else any that has.
+Fit CheckFits(std::vector<Arriving> ranks, const std::vector<int>& wanted, const Site& site, Room room);
 
 // Where a task's devices go, in the order of the ordinals that it sees. `free` is by physical ordinal, and
 // gets less by what is placed. Sets physical ordinals in `manifest`. Where nothing has room a device keeps

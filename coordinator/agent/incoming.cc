@@ -77,6 +77,15 @@ Result<std::vector<Arriving>> ParseRanks(const v1::OfferRequest& request) {
   return ranks;
 }
 
+HandOverRow RowOf(const ArrivedJob& job) {
+  HandOverRow row;
+  row.token = job.token;
+  row.job = job.name;
+  row.ranked = job.ranked;
+  row.tasks = job.tasks;
+  return row;
+}
+
 // What an agent before this one has handed over.
 void TellMoved(const Folders& folders, Registry& registry) {
   for (const std::string& task : ListTasks(folders)) {
@@ -100,8 +109,9 @@ std::thread StartQuietly(std::function<void()> run) {
 
 }  // namespace
 
-Incoming::Incoming(const Site& site, Database& database, Registry& registry, const Clock& clock)
-    : table_(database), parts_{site, &table_, &registry, &clock} {}
+Incoming::Incoming(const Site& site, Database& database, Registry& registry,
+                   std::unique_ptr<CopyShelf> copies, const Clock& clock)
+    : shelf_(std::move(copies)), table_(database), parts_{site, &table_, &registry, shelf_.get(), &clock} {}
 
 Incoming::~Incoming() { AwaitProbes(); }
 
@@ -111,7 +121,8 @@ void Incoming::AwaitProbes() {
 
 Result<std::unique_ptr<Incoming>> Incoming::Start(const Site& site, Database& database, Registry& registry,
                                                   const Clock& clock) {
-  std::unique_ptr<Incoming> incoming(new Incoming(site, database, registry, clock));
+  ASSIGN_OR_RETURN(std::unique_ptr<CopyShelf> copies, CopyShelf::Start(site, database, registry));
+  std::unique_ptr<Incoming> incoming(new Incoming(site, database, registry, std::move(copies), clock));
   TellMoved(site.folders, registry);
   ASSIGN_OR_RETURN(std::vector<HandOverRow> rows, incoming->table_.Undecided());
   std::vector<std::shared_ptr<Arrival>> undecided;
@@ -127,7 +138,8 @@ Result<std::unique_ptr<Incoming>> Incoming::Start(const Site& site, Database& da
 }
 
 // Of those that were taken the table knows.
-void Incoming::DropSilent() {
+void Incoming::DropSilentLocked() {
+  std::erase_if(copies_, [](const auto& entry) { return entry.second->Silent(kSilence); });
   std::erase_if(arrivals_, [](const auto& entry) {
     Arrival& arrival = *entry.second;
     if (!arrival.Silent(kSilence)) return false;
@@ -140,7 +152,7 @@ void Incoming::DropSilent() {
 Result<v1::OfferReply> Incoming::Offer(const v1::OfferRequest& request) {
   RETURN_IF_ERROR(CheckOffer(request));
   ASSIGN_OR_RETURN(std::vector<Arriving> ranks, ParseRanks(request));
-  ArrivedJob job{"", request.job(), request.ranked(), {}};
+  ArrivedJob job{NewToken(), request.job(), request.ranked(), {}};
   std::vector<TaskConfig> of;
   for (const Arriving& rank : ranks) {
     job.tasks.push_back(rank.task);
@@ -148,35 +160,64 @@ Result<v1::OfferReply> Incoming::Offer(const v1::OfferRequest& request) {
   }
   Status room = CheckRoomFor(parts_.site.folders, job, of);
   if (!room.ok()) return Refused(job.name, "name", job.name, std::string(room.message()));
-  Fit fit = CheckFits(ranks, {request.gpus().begin(), request.gpus().end()}, parts_.site);
+  const bool copy = request.purpose() == v1::OFFER_PURPOSE_COPY;
+  Fit fit = CheckFits(ranks, {request.gpus().begin(), request.gpus().end()}, parts_.site,
+                      copy ? Room::kEver : Room::kNow);
   v1::OfferReply reply;
   for (const std::string& note : fit.notes) reply.add_notes(note);
   for (v1::Refusal& refusal : fit.refused) *reply.add_refused() = std::move(refusal);
   if (reply.refused_size() > 0) return reply;
-  HandOverRow row;
-  row.token = NewToken();
-  row.job = job.name;
-  row.ranked = job.ranked;
-  row.tasks = job.tasks;
-  Status accepted = Accept(row, std::move(ranks), std::move(fit.gpus));
+  Status accepted = copy ? AcceptCopy(job, std::move(ranks), std::move(fit.gpus))
+                         : Accept(RowOf(job), std::move(ranks), std::move(fit.gpus));
   if (accepted.code() == StatusCode::kAlreadyExists)
     return Refused(job.name, "name", job.name, std::string(accepted.message()));
   if (!accepted.ok()) return accepted;
-  reply.set_token(row.token);
+  reply.set_token(job.token);
   return reply;
+}
+
+Status Incoming::CheckWayLocked(const std::string& job) const {
+  for (const auto& [other, there] : arrivals_) {
+    if (there->job() == job && !there->Settled())
+      return Status(StatusCode::kAlreadyExists, "it is on its way here already");
+  }
+  if (arrivals_.size() + copies_.size() >= kMaxArrivals)
+    return Status(StatusCode::kResourceExhausted, "too much is on its way");
+  return Status();
+}
+
+std::vector<Incoming::Copy> Incoming::TakeCopiesLocked(const std::string& job) {
+  std::vector<Copy> taken;
+  std::erase_if(copies_, [&](const auto& entry) {
+    if (entry.second->job().name != job) return false;
+    taken.push_back(entry.second);
+    return true;
+  });
+  return taken;
 }
 
 Status Incoming::Accept(HandOverRow row, std::vector<Arriving> ranks, std::vector<std::vector<int>> gpus) {
   ASSIGN_OR_RETURN(auto arrival, Arrival::Make(parts_, row, std::move(ranks), std::move(gpus)));
-  std::lock_guard lock(mutex_);
-  DropSilent();
-  for (const auto& [other, there] : arrivals_) {
-    if (there->job() == row.job && !there->Settled())
-      return Status(StatusCode::kAlreadyExists, "it is on its way here already");
+  std::vector<Copy> given_up;
+  {
+    std::lock_guard lock(mutex_);
+    DropSilentLocked();
+    RETURN_IF_ERROR(CheckWayLocked(row.job));
+    given_up = TakeCopiesLocked(row.job);
+    arrivals_[row.token] = std::move(arrival);
   }
-  if (arrivals_.size() >= kMaxArrivals)
-    return Status(StatusCode::kResourceExhausted, "too much is on its way");
-  arrivals_[row.token] = std::move(arrival);
+  for (const Copy& copy : given_up) copy->GiveUp();
+  return Status();
+}
+
+Status Incoming::AcceptCopy(ArrivedJob job, std::vector<Arriving> ranks, std::vector<std::vector<int>> gpus) {
+  const std::string token = job.token, name = job.name;
+  ASSIGN_OR_RETURN(Copy copy, ArrivingCopy::Make(*shelf_, parts_.site, *parts_.clock, std::move(job),
+                                                 std::move(ranks), std::move(gpus)));
+  std::lock_guard lock(mutex_);
+  DropSilentLocked();
+  RETURN_IF_ERROR(CheckWayLocked(name));
+  copies_[token] = std::move(copy);
   return Status();
 }
 
@@ -187,26 +228,38 @@ Result<std::shared_ptr<Arrival>> Incoming::Find(const std::string& token) {
   return Status(StatusCode::kNotFound, "nothing is on its way by that token");
 }
 
+Incoming::Copy Incoming::FindCopy(const std::string& token) {
+  std::lock_guard lock(mutex_);
+  auto found = copies_.find(token);
+  return found == copies_.end() ? nullptr : found->second;
+}
+
+Result<std::shared_ptr<Receiving>> Incoming::FindReceiving(const std::string& token) {
+  if (Copy copy = FindCopy(token)) return std::shared_ptr<Receiving>(copy, &copy->receiving());
+  ASSIGN_OR_RETURN(std::shared_ptr<Arrival> arrival, Find(token));
+  return std::shared_ptr<Receiving>(arrival, &arrival->receiving());
+}
+
 Result<v1::MissingReply> Incoming::Missing(const v1::MissingRequest& request) {
   const size_t bytes = request.hashes().size();
   if (bytes % sizeof(Hash128) != 0 || bytes > kMaxHashesAsked * sizeof(Hash128))
     return Status(StatusCode::kInvalidArgument, "no list of hashes");
-  ASSIGN_OR_RETURN(std::shared_ptr<Arrival> arrival, Find(request.token()));
+  ASSIGN_OR_RETURN(std::shared_ptr<Receiving> receiving, FindReceiving(request.token()));
   v1::MissingReply reply;
-  ASSIGN_OR_RETURN(*reply.mutable_missing(), arrival->Missing(request.hashes()));
+  ASSIGN_OR_RETURN(*reply.mutable_missing(), receiving->Missing(request.hashes()));
   return reply;
 }
 
 Status Incoming::Put(const v1::PutRequest& request) {
   if (request.records().size() > kMaxPutBytes)
     return Status(StatusCode::kInvalidArgument, "too many chunks at once");
-  ASSIGN_OR_RETURN(std::shared_ptr<Arrival> arrival, Find(request.token()));
-  return arrival->Put(request.records());
+  ASSIGN_OR_RETURN(std::shared_ptr<Receiving> receiving, FindReceiving(request.token()));
+  return receiving->Put(request.records());
 }
 
 Status Incoming::PutManifest(const v1::PutManifestRequest& request) {
-  ASSIGN_OR_RETURN(std::shared_ptr<Arrival> arrival, Find(request.token()));
-  return arrival->PutManifest(request);
+  ASSIGN_OR_RETURN(std::shared_ptr<Receiving> receiving, FindReceiving(request.token()));
+  return receiving->PutManifest(request);
 }
 
 // Of a token that nothing is known of nothing was taken, and it cannot be taken any more. An error: that
@@ -236,14 +289,34 @@ Result<v1::Outcome> Incoming::AskOutcome(const v1::AskOutcomeRequest& request) {
   return arrival->Ask(std::min<Duration>(std::chrono::milliseconds(request.wait_ms()), kMaxWait));
 }
 
+std::string Incoming::JobOf(const std::string& token) {
+  if (Copy copy = FindCopy(token)) return copy->job().name;
+  Result<std::shared_ptr<Arrival>> arrival = Find(token);
+  return arrival.ok() ? (*arrival)->job() : "";
+}
+
+Result<v1::KeepReply> Incoming::Keep(const v1::KeepRequest& request) {
+  Copy copy = FindCopy(request.token());
+  if (copy == nullptr) return Status(StatusCode::kNotFound, "no copy is on its way by that token");
+  return copy->Keep(request);
+}
+
 Status Incoming::Settle(const v1::SettleRequest& request) {
+  if (Copy copy = FindCopy(request.token())) {
+    copy->GiveUp();
+    std::lock_guard lock(mutex_);
+    copies_.erase(request.token());
+    return Status();
+  }
   ASSIGN_OR_RETURN(std::shared_ptr<Arrival> arrival, FindForOutcome(request.token()));
   if (!arrival->Settled()) return Status(StatusCode::kFailedPrecondition, "it is not decided yet");
   {
     std::lock_guard lock(mutex_);
     arrivals_.erase(request.token());
   }
-  return table_.Forget(request.token());
+  RETURN_IF_ERROR(table_.Forget(request.token()));
+  if (arrival->Runs()) shelf_->Forget(arrival->job());
+  return Status();
 }
 
 }  // namespace stasis

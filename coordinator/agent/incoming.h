@@ -1,4 +1,4 @@
-// What comes from other nodes: the target's side of a migration. docs/migration.md.
+// What comes from other nodes: the target's side of migrations and of copies of images. docs/migration.md.
 //
 // Knows no network: requests as messages, answers as messages. Thread-safe; calls block on disk and on
 // restores.
@@ -14,6 +14,8 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "coordinator/agent/arrival.h"
+#include "coordinator/agent/arriving_copy.h"
+#include "coordinator/agent/copy_shelf.h"
 #include "coordinator/agent/handover_table.h"
 #include "coordinator/agent/registry.h"
 #include "coordinator/node/site.h"
@@ -37,24 +39,42 @@ class Incoming {
   Status PutManifest(const v1::PutManifestRequest& request);
   Result<v1::Outcome> HandOver(const v1::HandOverRequest& request);
   Result<v1::Outcome> AskOutcome(const v1::AskOutcomeRequest& request);
+  Result<v1::KeepReply> Keep(const v1::KeepRequest& request);
   Status Settle(const v1::SettleRequest& request);
+  // Whose token it is; "": nobody's that is on its way.
+  std::string JobOf(const std::string& token);
 
   // Of an offer that fits: takes chunks for `row.token` from now on. kAlreadyExists: the job is on its way.
+  // Copies of it that are on their way are given up: they would be older.
   Status Accept(HandOverRow row, std::vector<Arriving> ranks, std::vector<std::vector<int>> gpus);
+  // The same of an image of it, by `job.token`.
+  Status AcceptCopy(ArrivedJob job, std::vector<Arriving> ranks, std::vector<std::vector<int>> gpus);
   // Returns when all is found out that the agent before this one has left.
   void AwaitProbes();
 
  private:
-  Incoming(const Site& site, Database& database, Registry& registry, const Clock& clock);
+  using Copy = std::shared_ptr<ArrivingCopy>;
+
+  Incoming(const Site& site, Database& database, Registry& registry, std::unique_ptr<CopyShelf> copies,
+           const Clock& clock);
   Result<std::shared_ptr<Arrival>> Find(const std::string& token);
   Result<std::shared_ptr<Arrival>> FindForOutcome(const std::string& token);
-  void DropSilent();
+  Copy FindCopy(const std::string& token);  // null: none
+  // kNotFound: nothing is on its way by that token.
+  Result<std::shared_ptr<Receiving>> FindReceiving(const std::string& token);
+  void DropSilentLocked();
+  // What the rest of Accept() and AcceptCopy() needs: room, and no migration of the job.
+  Status CheckWayLocked(const std::string& job) const;
+  std::vector<Copy> TakeCopiesLocked(const std::string& job);
 
+  const std::unique_ptr<CopyShelf> shelf_;
   HandOverTable table_;
   const Arrival::Parts parts_;
   std::thread prober_;
   std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<Arrival>> arrivals_;  // by token; guarded by mutex_
+  // By token; guarded by mutex_.
+  std::map<std::string, std::shared_ptr<Arrival>> arrivals_;
+  std::map<std::string, Copy> copies_;
 };
 
 }  // namespace stasis

@@ -174,6 +174,7 @@ Operations::Kinds MakeKinds(KindOptions options) {
   kinds["restore"] = std::make_unique<GhostKind>(Verb::kRestore, site, ReadRestore);
   kinds["cancel"] = std::make_unique<GhostKind>(Verb::kCancel, site, ReadCancel);
   kinds["migrate"] = std::make_unique<MigrateKind>(site, std::move(options.node_migration));
+  if (options.image_copy) kinds["copy"] = std::move(options.image_copy);
   kinds["remove"] = std::make_unique<RemoveKind>(site);
   kinds["run"] = std::make_unique<RunKind>(site, std::move(options.set_schedule));
   return kinds;

@@ -16,6 +16,8 @@ struct KindOptions {
   Site site;
   // Of a MigrateRequest that names a node; null: such a one is refused.
   std::unique_ptr<OperationKind> node_migration;
+  // Of CopyImageRequests; null: there is no such operation.
+  std::unique_ptr<OperationKind> image_copy;
   // Of a RunRequest that has a schedule, once the job is there; may be empty: such a one is refused.
   std::function<Status(const std::string& job, const v1::Schedule& schedule, const Actor& actor)>
       set_schedule;

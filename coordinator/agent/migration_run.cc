@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "coordinator/agent/pack_tail.h"
+#include "coordinator/agent/refusal_text.h"
 #include "coordinator/job_json.h"
 #include "coordinator/job_result.h"
 #include "coordinator/node/image_names.h"
@@ -29,17 +30,6 @@ Precopy PrecopyOf(const std::string& word) {
 
 Json ImageJson(const SourceImage& image) { return {{"id", image.id}, {"tasks", image.tasks}}; }
 SourceImage ImageOf(const Json& json) { return {TextField(json, "id"), TextsField(json, "tasks")}; }
-
-// What stands in the way, for people: the first reasons with their names.
-std::string RefusalText(const v1::OfferReply& reply) {
-  std::string text;
-  for (const v1::Refusal& refusal : reply.refused()) {
-    if (!text.empty()) text += "; ";
-    text += refusal.what() + ": " + refusal.needed() + " is needed";
-    if (!refusal.here().empty()) text += ", and there is: " + refusal.here();
-  }
-  return text;
-}
 
 }  // namespace
 

@@ -73,6 +73,10 @@ class DirectPeer : public PeerLink {
     request.set_token(token);
     return incoming_.AskOutcome(request);
   }
+  Result<v1::KeepReply> Keep(const v1::KeepRequest& request, Duration) override {
+    RETURN_IF_ERROR(fail("Keep"));
+    return incoming_.Keep(request);
+  }
   Status Settle(const std::string& token) override {
     RETURN_IF_ERROR(fail("Settle"));
     v1::SettleRequest request;

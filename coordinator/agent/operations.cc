@@ -43,7 +43,7 @@ class Engine final : public Operations {
   void Stop(Duration patience) override;
 
  private:
-  // The operations of one job.
+  // The operations of one job, or of one kind that is beside.
   struct Lane {
     std::deque<Live> waiting;
     int running = 0;
@@ -51,11 +51,15 @@ class Engine final : public Operations {
 
   Live MakeLive(OperationRow row, bool recovers);
   Result<std::optional<v1::Operation>> FindByKey(const OperationRequest& request) const;
-  Status CheckRoom(const std::string& job) const;
+  Status CheckRoom(const std::string& lane, const std::string& job) const;
   void Enqueue(const Live& live);
-  void ScheduleLocked(const std::string& job);
+  void ScheduleLocked(const std::string& name);
   void MakeReadyLocked(const Live& live);
   bool Preempts(const Live& live) const;
+  bool IsBeside(const std::string& verb) const;
+  // The queue it stands in; "": none.
+  std::string LaneOf(const std::string& verb, const std::string& job) const;
+  std::string LaneOf(const Live& live) const { return LaneOf(live->verb(), live->job()); }
   void Preempt(const std::string& job, const Live& by);
   void EndWaiting(const Live& live, const std::string& why);
   void Work();
@@ -132,11 +136,11 @@ Result<std::optional<v1::Operation>> Engine::FindByKey(const OperationRequest& r
   return std::optional<v1::Operation>(std::move(operation));
 }
 
-Status Engine::CheckRoom(const std::string& job) const {
+Status Engine::CheckRoom(const std::string& lane, const std::string& job) const {
   std::lock_guard lock(mutex_);
   if (stopping_) return Status(StatusCode::kUnavailable, "the agent is about to end");
-  auto lane = lanes_.find(job);
-  if (job.empty() || lane == lanes_.end() || lane->second.waiting.size() < kMaxQueued) return Status();
+  auto found = lanes_.find(lane);
+  if (lane.empty() || found == lanes_.end() || found->second.waiting.size() < kMaxQueued) return Status();
   return Status(StatusCode::kResourceExhausted,
                 fmt::format("{} operations are waiting on {} already", kMaxQueued, job));
 }
@@ -148,7 +152,7 @@ Result<v1::Operation> Engine::Submit(const OperationRequest& request) {
   std::lock_guard submit(submit_mutex_);
   ASSIGN_OR_RETURN(std::optional<v1::Operation> known, FindByKey(request));
   if (known) return *std::move(known);
-  RETURN_IF_ERROR(CheckRoom(request.job));
+  RETURN_IF_ERROR(CheckRoom(LaneOf(request.verb, request.job), request.job));
   ASSIGN_OR_RETURN(OperationRow row, table_.Insert(request));
   Live live = MakeLive(std::move(row), false);
   v1::Operation as_submitted = live->Snapshot(false);
@@ -160,14 +164,14 @@ Result<v1::Operation> Engine::Submit(const OperationRequest& request) {
 void Engine::Enqueue(const Live& live) {
   std::lock_guard lock(mutex_);
   live_[live->number()] = live;
-  std::string job = live->job();
-  if (job.empty()) return MakeReadyLocked(live);
-  lanes_[job].waiting.push_back(live);
-  ScheduleLocked(job);
+  std::string lane = LaneOf(live);
+  if (lane.empty()) return MakeReadyLocked(live);
+  lanes_[lane].waiting.push_back(live);
+  ScheduleLocked(lane);
 }
 
-void Engine::ScheduleLocked(const std::string& job) {
-  auto found = lanes_.find(job);
+void Engine::ScheduleLocked(const std::string& name) {
+  auto found = lanes_.find(name);
   if (found == lanes_.end() || found->second.running > 0) return;
   Lane& lane = found->second;
   if (lane.waiting.empty()) {
@@ -177,7 +181,7 @@ void Engine::ScheduleLocked(const std::string& job) {
   Live next = lane.waiting.front();
   lane.waiting.pop_front();
   lane.running++;
-  held_[next->number()].push_back(job);
+  held_[next->number()].push_back(name);
   MakeReadyLocked(next);
 }
 
@@ -186,6 +190,16 @@ void Engine::MakeReadyLocked(const Live& live) {
   bool more = idle_ < ready_.size() && workers_.size() < kMaxWorkers && !stopping_;
   if (more) workers_.push_back(StartQuietThread([this] { Work(); }));
   ready_changed_.notify_one();
+}
+
+bool Engine::IsBeside(const std::string& verb) const {
+  auto kind = kinds_.find(verb);
+  return kind != kinds_.end() && kind->second->beside();
+}
+
+// No job has a blank in its name.
+std::string Engine::LaneOf(const std::string& verb, const std::string& job) const {
+  return !job.empty() && IsBeside(verb) ? verb + " " + job : job;
 }
 
 bool Engine::Preempts(const Live& live) const {
@@ -205,7 +219,7 @@ void Engine::Preempt(const std::string& job, const Live& by) {
     }
     for (const Live& each : given_up) std::erase(lane->second.waiting, each);
     auto ask = [&](const Live& each) {
-      if (each->job() == job && !Preempts(each)) each->stop().Ask();
+      if (LaneOf(each) == job && !Preempts(each)) each->stop().Ask();
     };
     for (const auto& [number, each] : carried_) ask(each);
     // Whose turn it is, and whom no thread has taken up yet.
@@ -225,9 +239,9 @@ void Engine::Leave(const Live& live, const v1::Operation& ended) {
     live_.erase(live->number());
     carried_.erase(live->number());
     auto held = held_.extract(live->number());
-    for (const std::string& job : held.empty() ? std::vector<std::string>() : held.mapped()) {
-      lanes_[job].running--;
-      if (!stopping_) ScheduleLocked(job);
+    for (const std::string& lane : held.empty() ? std::vector<std::string>() : held.mapped()) {
+      lanes_[lane].running--;
+      if (!stopping_) ScheduleLocked(lane);
     }
     ended_count_++;
     ended_.notify_all();
@@ -285,12 +299,13 @@ void Engine::End(const Live& live, const Json& result) {
 
 void Engine::CarryOut(const Live& live) {
   if (live->stop().asked() && !live->recovers()) return EndWaiting(live, "given up before it began");
+  const bool beside = IsBeside(live->verb());
   std::string job = live->job();
-  if (!job.empty()) registry_.SetOperation(job, live->id());
+  if (!job.empty() && !beside) registry_.SetOperation(job, live->id());
   Status begun = live->Begin();
   Json result = begun.ok() ? ResultOf(live) : FailureJson(live->verb(), begun, "");
   job = live->job();
-  if (!job.empty()) {
+  if (!job.empty() && !beside) {
     registry_.Refresh(job);
     registry_.SetOperation(job, "");
   }
@@ -336,7 +351,7 @@ Result<v1::Operation> Engine::Cancel(const std::string& id) {
   bool waits = false;
   {
     std::lock_guard lock(mutex_);
-    auto lane = lanes_.find(live->job());
+    auto lane = lanes_.find(LaneOf(live));
     waits = lane != lanes_.end() && std::erase(lane->second.waiting, live) > 0;
     // One that a worker is about to take finds it when it begins.
     if (!waits) live->stop().Ask();

@@ -84,6 +84,9 @@ class OperationKind {
   // It ends what the others work on: the one that runs on the job is asked to give up, those that wait in
   // front of it are.
   virtual bool preempts() const { return false; }
+  // It does not touch the job: it runs beside the others on it, one of its kind after the other, and is not
+  // told as what runs on the job.
+  virtual bool beside() const { return false; }
 };
 
 struct OperationRequest {

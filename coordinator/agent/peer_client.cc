@@ -50,6 +50,9 @@ class PeerClient : public PeerLink {
         static_cast<uint32_t>(std::chrono::duration_cast<std::chrono::milliseconds>(wait).count()));
     return Call<v1::Outcome>(wait + kShort, &v1::Peer::Stub::AskOutcome, request);
   }
+  Result<v1::KeepReply> Keep(const v1::KeepRequest& request, Duration wait) override {
+    return Call<v1::KeepReply>(wait, &v1::Peer::Stub::Keep, request);
+  }
   Status Settle(const std::string& token) override {
     v1::SettleRequest request;
     request.set_token(token);

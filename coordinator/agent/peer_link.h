@@ -1,4 +1,5 @@
-// The agent of another node, as the side that gives a job away sees it (proto/stasis/v1/peer.proto).
+// The agent of another node, as the side that gives a job away, or a copy of an image,
+// sees it (proto/stasis/v1/peer.proto).
 //
 // Thread-safe. Every call has a deadline of its own. kUnavailable or kTimeout: nothing could be heard, and
 // what was asked for may have been done all the same; any other error is the target's own.
@@ -35,6 +36,7 @@ class PeerLink {
   virtual Status PutManifest(const std::string& token, uint32_t rank, std::span<const std::byte> bytes) = 0;
   virtual Result<v1::Outcome> HandOver(const v1::HandOverRequest& request, Duration wait) = 0;
   virtual Result<v1::Outcome> AskOutcome(const std::string& token, Duration wait) = 0;
+  virtual Result<v1::KeepReply> Keep(const v1::KeepRequest& request, Duration wait) = 0;
   virtual Status Settle(const std::string& token) = 0;
 };
 

@@ -29,15 +29,20 @@ PeerService::PeerService(Gate& gate, Audit& audit, Incoming& incoming, v1::Hello
       chunks_(kChunkThreads, kMaxWaiting),
       slow_(kSlowThreads, kMaxWaiting) {}
 
+void PeerService::Record(const Context& context, const char* verb, const std::string& job,
+                         const Status& outcome) {
+  Result<Actor> who = gate_.Identify(context);
+  audit_.Record({who.ok() ? who->name : "", who.ok() ? RoleName(who->role) : "", context.peer(), verb, job,
+                 "", outcome});
+}
+
 PeerService::Reactor* PeerService::Answer(Context* context, const char* verb,
                                           const google::protobuf::Message& request, WorkerPool& pool,
                                           std::function<Status()> work) {
   Reactor* reactor = context->DefaultReactor();
   Result<Actor> actor = gate_.Admit(*context, Access::kPeer, request);
   if (!actor.ok()) {
-    Result<Actor> who = gate_.Identify(*context);
-    audit_.Record({who.ok() ? who->name : "", who.ok() ? RoleName(who->role) : "", context->peer(), verb, "",
-                   "", actor.status()});
+    Record(*context, verb, "", actor.status());
     reactor->Finish(ToRpcStatus(actor.status(), "", context));
     return reactor;
   }
@@ -86,8 +91,12 @@ PeerService::Reactor* PeerService::PutManifest(Context* context, const v1::PutMa
 
 PeerService::Reactor* PeerService::HandOver(Context* context, const v1::HandOverRequest* request,
                                             v1::Outcome* reply) {
-  return Answer(context, "peer-hand-over", *request, slow_,
-                [this, request, reply] { return Into(incoming_.HandOver(*request), reply); });
+  return Answer(context, "peer-hand-over", *request, slow_, [this, context, request, reply] {
+    const std::string job = incoming_.JobOf(request->token());
+    Status taken = Into(incoming_.HandOver(*request), reply);
+    Record(*context, "peer-hand-over", job, taken);
+    return taken;
+  });
 }
 
 PeerService::Reactor* PeerService::AskOutcome(Context* context, const v1::AskOutcomeRequest* request,
@@ -96,9 +105,19 @@ PeerService::Reactor* PeerService::AskOutcome(Context* context, const v1::AskOut
                 [this, request, reply] { return Into(incoming_.AskOutcome(*request), reply); });
 }
 
+PeerService::Reactor* PeerService::Keep(Context* context, const v1::KeepRequest* request,
+                                        v1::KeepReply* reply) {
+  return Answer(context, "peer-keep", *request, slow_, [this, context, request, reply] {
+    const std::string job = incoming_.JobOf(request->token());
+    Status kept = Into(incoming_.Keep(*request), reply);
+    Record(*context, "peer-keep", job, kept);
+    return kept;
+  });
+}
+
 PeerService::Reactor* PeerService::Settle(Context* context, const v1::SettleRequest* request,
                                           v1::SettleReply*) {
-  return Answer(context, "peer-settle", *request, chunks_,
+  return Answer(context, "peer-settle", *request, slow_,
                 [this, request] { return incoming_.Settle(*request); });
 }
 

@@ -28,12 +28,15 @@ class PeerService final : public v1::Peer::CallbackService {
                        v1::PutManifestReply* reply) override;
   Reactor* HandOver(Context* context, const v1::HandOverRequest* request, v1::Outcome* reply) override;
   Reactor* AskOutcome(Context* context, const v1::AskOutcomeRequest* request, v1::Outcome* reply) override;
+  Reactor* Keep(Context* context, const v1::KeepRequest* request, v1::KeepReply* reply) override;
   Reactor* Settle(Context* context, const v1::SettleRequest* request, v1::SettleReply* reply) override;
 
  private:
   // Answers with what `work` returns, from a thread of `pool`; who may not come in is put on record.
   Reactor* Answer(Context* context, const char* verb, const google::protobuf::Message& request,
                   WorkerPool& pool, std::function<Status()> work);
+
+  void Record(const Context& context, const char* verb, const std::string& job, const Status& outcome);
 
   Gate& gate_;
   Audit& audit_;

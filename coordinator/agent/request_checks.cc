@@ -53,6 +53,11 @@ Status CheckStopping(const Request& request) {
   return CheckOptions(request.options());
 }
 
+Status CheckImageId(const std::string& image) {
+  if (image.empty() || IsCheckpointId(image)) return Status();
+  return BadField("image is " + Shown(image) + ", which is no id of a checkpoint");
+}
+
 // Before a message repeats it.
 Status CheckRules(const v1::Schedule& schedule) {
   RETURN_IF_ERROR(CheckLine("cron", schedule.cron(), kMaxCron));
@@ -122,9 +127,7 @@ Status CheckRequest(const v1::CheckpointRequest& request) {
 
 Status CheckRequest(const v1::RestoreRequest& request) {
   RETURN_IF_ERROR(CheckStopping(request));
-  if (!request.image().empty() && !IsCheckpointId(request.image())) {
-    return BadField("image is " + Shown(request.image()) + ", which is no id of a checkpoint");
-  }
+  RETURN_IF_ERROR(CheckImageId(request.image()));
   return CheckGpus(request.gpus());
 }
 
@@ -142,6 +145,15 @@ Status CheckRequest(const v1::CancelRequest& request) {
   RETURN_IF_ERROR(CheckChange(request.change()));
   RETURN_IF_ERROR(CheckTaskName(request.job()));
   return CheckAtMost("grace_ms", request.grace_ms(), kDayMs);
+}
+
+Status CheckRequest(const v1::CopyImageRequest& request) {
+  RETURN_IF_ERROR(CheckChange(request.change()));
+  RETURN_IF_ERROR(CheckTaskName(request.job()));
+  RETURN_IF_ERROR(CheckImageId(request.image()));
+  if (request.node().empty()) return BadField("a copy needs another node (node)");
+  RETURN_IF_ERROR(CheckLine("node", request.node(), kMaxEndpointText));
+  return CheckAtMost("keep", request.keep(), kMaxCopiesKept);
 }
 
 Status CheckRequest(const v1::RemoveRequest& request) {

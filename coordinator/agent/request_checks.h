@@ -12,6 +12,7 @@ namespace stasis {
 
 inline constexpr int kMaxRequestGpus = 1024;
 inline constexpr uint32_t kMaxListedOperations = 1000;
+inline constexpr uint32_t kMaxCopiesKept = 1000;
 
 Status CheckRequest(const v1::InfoRequest& request);
 Status CheckRequest(const v1::DevicesRequest& request);
@@ -26,6 +27,7 @@ Status CheckRequest(const v1::CheckpointRequest& request);
 Status CheckRequest(const v1::RestoreRequest& request);
 Status CheckRequest(const v1::MigrateRequest& request);
 Status CheckRequest(const v1::CancelRequest& request);
+Status CheckRequest(const v1::CopyImageRequest& request);
 Status CheckRequest(const v1::RemoveRequest& request);
 Status CheckRequest(const v1::SignalRequest& request);
 Status CheckRequest(const v1::GetOperationRequest& request);

@@ -62,7 +62,8 @@ constexpr void (*kKinds[])(std::string_view) = {Try<InfoRequest>,
                                                 Try<WatchOperationRequest>,
                                                 Try<CancelOperationRequest>,
                                                 Try<SetScheduleRequest>,
-                                                Try<ListSchedulesRequest>};
+                                                Try<ListSchedulesRequest>,
+                                                Try<CopyImageRequest>};
 
 }  // namespace
 

@@ -1,5 +1,6 @@
 #include "coordinator/agent/schema.h"
 
+#include "coordinator/agent/copy_table.h"
 #include "coordinator/agent/handover_table.h"
 #include "coordinator/agent/operation_table.h"
 #include "coordinator/agent/schedule_table.h"
@@ -20,8 +21,8 @@ INSERT INTO meta (key, value) VALUES ('agent_id', lower(hex(randomblob(16))));
 }  // namespace
 
 const std::vector<std::string>& SchemaSteps() {
-  static const std::vector<std::string> steps = {kMeta, kOperationsSchema, kHandOverSchema, kScheduleSchema,
-                                                 kAuditSchema};
+  static const std::vector<std::string> steps = {kMeta,           kOperationsSchema, kHandOverSchema,
+                                                 kScheduleSchema, kAuditSchema,      kCopySchema};
   return steps;
 }
 

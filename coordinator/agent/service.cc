@@ -190,6 +190,11 @@ AgentService::Reactor* AgentService::Cancel(Context* context, const v1::CancelRe
   return Submit(context, "cancel", request->job(), *request, response);
 }
 
+AgentService::Reactor* AgentService::CopyImage(Context* context, const v1::CopyImageRequest* request,
+                                               v1::Operation* response) {
+  return Submit(context, "copy", request->job(), *request, response);
+}
+
 AgentService::Reactor* AgentService::Remove(Context* context, const v1::RemoveRequest* request,
                                             v1::Operation* response) {
   return Submit(context, "remove", request->job(), *request, response);

@@ -61,6 +61,7 @@ class AgentService final : public v1::Agent::CallbackService {
   Reactor* Restore(Context* context, const v1::RestoreRequest* request, v1::Operation* response) override;
   Reactor* Migrate(Context* context, const v1::MigrateRequest* request, v1::Operation* response) override;
   Reactor* Cancel(Context* context, const v1::CancelRequest* request, v1::Operation* response) override;
+  Reactor* CopyImage(Context* context, const v1::CopyImageRequest* request, v1::Operation* response) override;
   Reactor* Remove(Context* context, const v1::RemoveRequest* request, v1::Operation* response) override;
   Reactor* Signal(Context* context, const v1::SignalRequest* request, v1::SignalResponse* response) override;
 

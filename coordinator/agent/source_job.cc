@@ -8,6 +8,7 @@
 #include "coordinator/agent/arrival_job.h"
 #include "coordinator/agent/compatibility.h"
 #include "coordinator/agent/kind_ghost.h"
+#include "coordinator/job_images.h"
 #include "coordinator/job_result.h"
 #include "coordinator/moved_mark.h"
 #include "coordinator/node/ghost_client.h"
@@ -68,13 +69,14 @@ uint64_t AllocatedBytes(const Json& status) {
 
 }  // namespace
 
-Result<SourceJob> SourceJob::Open(const Site& site, const std::string& name, OperationContext& context) {
+Result<SourceJob> SourceJob::Open(const Site& site, const std::string& name, OperationContext& context,
+                                  const char* verb) {
   RETURN_IF_ERROR(CheckTaskName(name));
   SourceJob job(site, name, context);
   if (!IsJob(site.folders, name)) {
     TaskPaths paths(site.folders, name);
     ASSIGN_OR_RETURN(TaskFacts facts, ReadTaskFacts(paths));
-    RETURN_IF_ERROR(RefuseRank(paths, facts.task, "migrate"));
+    RETURN_IF_ERROR(RefuseRank(paths, facts.task, verb));
     job.tasks_ = {name};
     return job;
   }
@@ -83,6 +85,15 @@ Result<SourceJob> SourceJob::Open(const Site& site, const std::string& name, Ope
     return Status(StatusCode::kUnsupported, "the ranks of " + name + " are not all on this node");
   for (int rank = 0; rank < job.record_->ranks(); ++rank) job.tasks_.push_back(job.record_->TaskOf(rank));
   return job;
+}
+
+Result<SourceImage> SourceJob::FindImage(const std::string& id) const {
+  if (ranked()) {
+    ASSIGN_OR_RETURN(JobImage image, JobImages(site_.folders.state, *record_).Find(id));
+    return SourceImage{image.id, image.images};
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<ImageReader> image, OpenImage({name_, id}, site_.folders));
+  return SourceImage{image->id(), {image->id()}};
 }
 
 Status SourceJob::CheckMovable(bool* paused) const {
@@ -217,6 +228,15 @@ Status SourceJob::AwaitRest(bool* paused, bool* ended) {
   *ended =
       std::any_of(stands.begin(), stands.end(), [](RankStand stand) { return stand == RankStand::kEnded; });
   return Status();
+}
+
+bool SourceJob::Killed() const {
+  for (size_t rank = 0; rank < tasks_.size(); ++rank) {
+    Result<TaskFacts> facts = ReadTaskFacts(PathsOf(rank));
+    if (!facts.ok() || TextField(facts->status, "ended_by") == "cancel") continue;
+    if (DeriveCondition(*facts).condition == TaskCondition::kKilled) return true;
+  }
+  return false;
 }
 
 Status SourceJob::EndPaused() {

@@ -30,14 +30,18 @@ struct SourceImage {
 // Not thread-safe. What ghosts tell goes to `context`, whose interrupt gives up what runs.
 class SourceJob {
  public:
-  // kNotFound: no such job; kUnsupported: one whose ranks are on several nodes.
-  static Result<SourceJob> Open(const Site& site, const std::string& name, OperationContext& context);
+  // kNotFound: no such job; kUnsupported: one whose ranks are on several nodes. `verb`: what is about to be
+  // done, for people.
+  static Result<SourceJob> Open(const Site& site, const std::string& name, OperationContext& context,
+                                const char* verb = "migrate");
 
   const std::string& name() const { return name_; }
   bool ranked() const { return record_.has_value(); }
   const JobRecord& record() const { return *record_; }
   const std::vector<std::string>& tasks() const { return tasks_; }
 
+  // The named one, or the newest. kNotFound.
+  Result<SourceImage> FindImage(const std::string& id) const;
   // OK: all of it runs, or all is paused (`*paused`). kFailedPrecondition says what it is instead.
   Status CheckMovable(bool* paused) const;
   // In the order of tasks(), the needs of each as it is now (compatibility.h); `*device_bytes`: what they
@@ -58,6 +62,8 @@ class SourceJob {
 
   // When nothing works on it any more.
   Status AwaitRest(bool* paused, bool* ended);
+  // Whether a task of it was ended by a signal that nobody here had asked for.
+  bool Killed() const;
   // Ends what is paused, without an instruction of it being executed. OK where nothing is left.
   Status EndPaused();
   void RemoveImage(const SourceImage& image);

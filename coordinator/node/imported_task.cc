@@ -13,11 +13,7 @@ namespace {
 
 Status WriteRecord(const TaskPaths& paths, const Json& task_json, const std::string& id) {
   // The task itself last: a folder without it is no task.
-  RETURN_IF_ERROR(WriteJson(paths.File("status.json"), {{"version", 1},
-                                                        {"state", "ended"},
-                                                        {"ended_by", "import"},
-                                                        {"since", std::time(nullptr)},
-                                                        {"last_image", id}}));
+  RETURN_IF_ERROR(WriteImportedStatus(paths, id));
   RETURN_IF_ERROR(WriteJson(paths.File("task.json"), task_json));
   return SyncFolder(paths.folder);
 }
@@ -54,6 +50,14 @@ Json ImportedTaskJson(const TaskPaths& paths, const Json& task, const TaskConfig
           {"managed", TextField(task, "managed", "refuse")},
           {"pid_namespace", config.pid_namespace},
           {"log", paths.File("output.log")}};
+}
+
+Status WriteImportedStatus(const TaskPaths& paths, const std::string& id) {
+  return WriteJson(paths.File("status.json"), {{"version", 1},
+                                               {"state", "ended"},
+                                               {"ended_by", "import"},
+                                               {"since", std::time(nullptr)},
+                                               {"last_image", id}});
 }
 
 Status WriteImportedTask(const TaskPaths& paths, const Json& task_json, const std::string& id) {

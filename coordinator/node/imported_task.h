@@ -23,6 +23,9 @@ Status CheckOrigin(const TaskPaths& paths, const TaskConfig& task, bool* exists)
 Json ImportedTaskJson(const TaskPaths& paths, const Json& task, const TaskConfig& config,
                       const OwnFiles& files);
 
+// The same task has another image to be restored from: `id`. Of a record that WriteImportedTask() has made.
+Status WriteImportedStatus(const TaskPaths& paths, const std::string& id);
+
 // Makes the task's folder: a task that has ended and can be restored from image `id`. After an error nothing
 // of it is left. kAlreadyExists: somebody has made one meanwhile.
 Status WriteImportedTask(const TaskPaths& paths, const Json& task_json, const std::string& id);

@@ -291,7 +291,8 @@ class AgentNode(Node):
 
     def stasis(self, verb, *arguments, timeout=GIVE_UP_SECONDS):
         """`stasis VERB --json` on this node, without the agent: (exit status, answer, stderr)."""
-        result = subprocess.run([*self.through, built("bin/stasis"), verb, "--json", *map(str, arguments)], env=self.own_env(),
+        command = [built("bin/stasis"), *verb.split(), "--json", *map(str, arguments)]
+        result = subprocess.run([*self.through, *command], env=self.own_env(),
                                 stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, check=False,
                                 preexec_fn=die_with_parent)
         return result.returncode, json.loads(result.stdout or "null"), result.stderr
