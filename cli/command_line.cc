@@ -30,6 +30,7 @@ constexpr char kAppFooter[] = R"(Examples:
   stasis images ls                             what images take, and what removing them frees
   stasis doctor                                what works on this machine
   stasis top --node node7:7700                 what goes on there
+  stasis submit --gpus 2 -- ./train            runs when and where a scheduler has room
 
 Where an agent (stasisd) runs, verbs are carried out by it; else, and with --embedded, by this command itself.
 `stasis VERB --help` explains a verb. Exit codes:
@@ -43,6 +44,7 @@ Environment:
   STASIS_STATE_DIR   records, logs and images (default: /var/lib/stasis for root, else ~/.local/state/stasis)
   STASIS_RUN_DIR     sockets (default: /run/stasis for root, else $XDG_RUNTIME_DIR/stasis or /tmp/stasis-UID)
   STASIS_NODE        the agent that verbs are carried out by, as --node; STASIS_TLS_CA, _CERT, _KEY for its TLS
+  STASIS_SCHEDULER   the scheduler that jobs are submitted to, as --scheduler; with the same TLS
   STASIS_CRIU        the criu to use)";
 
 constexpr char kRunFooter[] =
@@ -93,11 +95,15 @@ class HelpFormatter : public CLI::Formatter {
 };
 
 // Verbs that have verbs of their own.
-bool IsBranch(const std::string& verb) { return verb == "images" || verb == "ops" || verb == "schedule"; }
+bool IsBranch(const std::string& verb) {
+  return verb == "images" || verb == "ops" || verb == "schedule" || verb == "tenants";
+}
 
-// Which arguments are the program's own: all after the first "--" that follows the verb `run`.
+bool TakesProgram(const std::string& verb) { return verb == "run" || verb == "submit"; }
+
+// Which arguments are the program's own: all after the first "--" that follows a verb that takes one.
 size_t ProgramSeparator(const std::vector<std::string>& arguments) {
-  if (arguments.empty() || arguments[0] != "run") return arguments.size();
+  if (arguments.empty() || !TakesProgram(arguments[0])) return arguments.size();
   return static_cast<size_t>(std::find(arguments.begin(), arguments.end(), "--") - arguments.begin());
 }
 
@@ -115,6 +121,7 @@ CommandLine::CommandLine() : app_(kAbout, "stasis") {
   AddImages();
   AddGhostVerbs();
   AddAgentVerbs();
+  AddSchedulerVerbs();
 }
 
 CLI::App* CommandLine::AddVerb(const char* name, const char* what, const char* examples) {
@@ -282,10 +289,13 @@ void CommandLine::AddGhostVerbs() {
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->type_name("WHEN");
 
-  CLI::App* cancel = AddVerb("cancel", "end a task, running or paused, or give up an operation on it",
-                             "Examples:\n  stasis cancel train\n  stasis cancel train --operation");
+  CLI::App* cancel =
+      AddVerb("cancel", "end a task, running or paused, or a job of a scheduler, or give up an operation",
+              "Examples:\n  stasis cancel train\n  stasis cancel train --operation\n"
+              "  stasis cancel train --scheduler login1:7480");
   task(cancel);
   AddNode(cancel);
+  AddScheduler(cancel);
   cancel->add_flag("--operation", options_.operation,
                    "give up the pause, checkpoint or restore that runs now");
   cancel->add_option("--grace", grace_, "time between SIGTERM and SIGKILL (default 5s)")->type_name("TIME");
@@ -329,6 +339,8 @@ void CommandLine::AddOthers() {
   app_.add_subcommand("complete-tasks")->group("");
   app_.add_subcommand("complete-images")->group("");
   app_.add_subcommand("complete-operations")->group("");
+  app_.add_subcommand("complete-queue")->group("");
+  app_.add_subcommand("complete-nodes")->group("");
 }
 
 CommandLine::Outcome CommandLine::UsageError(const std::string& text) const {
@@ -353,10 +365,10 @@ bool CommandLine::HasVerb(const CLI::App& parent, const std::string& name) {
                      [&](const CLI::App* verb) { return verb->get_name() == name; });
 }
 
-// The program of `run` may also follow without "--".
+// The program may also follow without "--".
 CommandLine::Outcome CommandLine::TakeProgram() {
   if (!options_.program.empty()) return {};
-  options_.program = app_.get_subcommand("run")->remaining();
+  options_.program = app_.get_subcommand(options_.verb)->remaining();
   if (options_.program.empty()) return UsageError("no program given");
   if (options_.program[0][0] == '-') return UsageError("unknown option " + options_.program[0]);
   return {};
@@ -399,7 +411,8 @@ CommandLine::Outcome CommandLine::Interpret() {
   }
   for (auto [text, value] :
        {std::pair(&every_, &options_.every), std::pair(&mtbf_, &options_.mtbf),
-        std::pair(&keep_every_, &options_.keep_every), std::pair(&backoff_, &options_.backoff)}) {
+        std::pair(&keep_every_, &options_.keep_every), std::pair(&backoff_, &options_.backoff),
+        std::pair(&estimate_, &options_.estimate)}) {
     if (text->empty()) continue;
     Result<Duration> time = ParseLongDuration(*text);
     if (!time.ok()) return UsageError(std::string(time.status().message()));
@@ -419,11 +432,11 @@ CommandLine::Outcome CommandLine::Interpret() {
   if (options_.verb == "migrate" && options_.gpus.empty() && options_.to.empty()) {
     return UsageError("where to? --gpus LIST, --to NODE, or both");
   }
-  if (options_.verb == "run" && !options_.name.empty()) {
+  if (TakesProgram(options_.verb) && !options_.name.empty()) {
     Status good = CheckTaskName(options_.name);
     if (!good.ok()) return UsageError(std::string(good.message()));
   }
-  return {};
+  return InterpretScheduler();
 }
 
 CommandLine::Outcome CommandLine::Parse(const std::vector<std::string>& arguments) {
@@ -459,9 +472,9 @@ CommandLine::Outcome CommandLine::Parse(const std::vector<std::string>& argument
     return UsageError(error.what());
   }
   NoteVerb();
-  if (options_.verb == "run") {
+  if (TakesProgram(options_.verb)) {
     if (separator < arguments.size()) {
-      std::vector<std::string> stray = app_.get_subcommand("run")->remaining();
+      std::vector<std::string> stray = app_.get_subcommand(options_.verb)->remaining();
       if (!stray.empty()) return UsageError("unknown argument " + stray[0] + " before --");
     }
     Outcome outcome = TakeProgram();

@@ -36,19 +36,27 @@ class CommandLine {
   void AddAgentVerbs();  // command_line_agent.cc
   void AddOps();
   void AddSchedule();
+  void AddSchedulerVerbs();  // command_line_scheduler.cc
+  void AddSubmit();
+  void AddQueue();
+  void AddClusterNodes();
+  void AddScheduler(CLI::App* verb);
   void AddNode(CLI::App* verb);
   CLI::App* AddBranch(const char* name, const char* what, const char* examples);
   static bool HasVerb(const CLI::App& parent, const std::string& name);
   void NoteVerb();
   Outcome TakeProgram();
   Outcome CheckJobOptions();
+  Outcome InterpretScheduler();  // command_line_scheduler.cc
   Outcome Interpret();
   Outcome UsageError(const std::string& text) const;
 
   CLI::App app_;
   Options options_;
   std::string gpus_, deadline_, grace_, wait_low_, checkpoint_on_;  // as given, before they are understood
-  std::string every_, mtbf_, keep_every_, backoff_;
+  std::string every_, mtbf_, keep_every_, backoff_, estimate_;
+  std::string start_, end_, length_;
+  bool clear_ = false;
 };
 
 }  // namespace stasis

@@ -23,6 +23,8 @@ struct VerbDescription {
   bool takes_task = false;
   bool takes_image = false;
   bool takes_operation = false;
+  bool takes_queued = false;
+  bool takes_node = false;
   bool takes_file = false;
   bool takes_program = false;
   bool has_verbs = false;
@@ -52,6 +54,8 @@ void Describe(const CLI::Option& option, VerbDescription* verb) {
     verb->takes_image = verb->takes_image || kind == "IMAGE";
     verb->takes_file = verb->takes_file || kind == "FILE";
     verb->takes_operation = verb->takes_operation || kind == "OPERATION";
+    verb->takes_queued = verb->takes_queued || kind == "JOB";
+    verb->takes_node = verb->takes_node || kind == "NODE";
     verb->takes_task = verb->takes_task || kind == "IMAGE" || kind == "NAME";
   }
   for (const std::string& name : option.get_snames())
@@ -99,6 +103,8 @@ std::vector<std::string> Sources(const VerbDescription& verb) {
   if (verb.takes_task) sources.push_back("stasis complete-tasks");
   if (verb.takes_image) sources.push_back("stasis complete-images");
   if (verb.takes_operation) sources.push_back("stasis complete-operations");
+  if (verb.takes_queued) sources.push_back("stasis complete-queue");
+  if (verb.takes_node) sources.push_back("stasis complete-nodes");
   return sources;
 }
 
@@ -154,7 +160,7 @@ std::string BashBranch(const std::vector<VerbDescription>& verbs, const VerbDesc
     verb="{0} ${{COMP_WORDS[2]}}"
   fi
 )",
-                     verb.name, Quoted(NamesBelow(verbs, verb.name) + " --help"));
+                     verb.name, Quoted(NamesBelow(verbs, verb.name) + " " + OptionWords(verb)));
 }
 
 std::string Bash(const CLI::App& app) {
@@ -204,11 +210,11 @@ std::string ZshVerb(const VerbDescription& verb) {
 
 std::string ZshBranch(const std::vector<VerbDescription>& verbs, const VerbDescription& verb) {
   return fmt::format(R"(  if [[ $verb == {0} ]]; then
-    if ((CURRENT == 3)); then compadd -- {1} --help; return; fi
+    if ((CURRENT == 3)); then compadd -- {1}; return; fi
     verb="{0} $words[3]"
   fi
 )",
-                     verb.name, NamesBelow(verbs, verb.name));
+                     verb.name, NamesBelow(verbs, verb.name) + " " + OptionWords(verb));
 }
 
 std::string Zsh(const CLI::App& app) {

@@ -10,6 +10,18 @@
 #include "proto/rpc/endpoint.h"
 
 namespace stasis {
+namespace {
+
+bool Answers(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) return false;
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  return socket.valid() && connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+}
+
+}  // namespace
 
 std::string NamedNode(const Options& options) {
   if (options.embedded) return "";
@@ -20,15 +32,7 @@ std::string NamedNode(const Options& options) {
 
 std::string LocalNode(const Folders& folders) { return "unix:" + folders.run + "/stasisd.sock"; }
 
-bool AnswersLocally(const Folders& folders) {
-  std::string path = folders.run + "/stasisd.sock";
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) return false;
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  return socket.valid() && connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
-}
+bool AnswersLocally(const Folders& folders) { return Answers(folders.run + "/stasisd.sock"); }
 
 Result<std::string> ChooseNode(const Options& options, const Folders& folders) {
   if (options.embedded && !options.node.empty()) {
@@ -43,6 +47,28 @@ Result<std::string> ChooseNode(const Options& options, const Folders& folders) {
     return std::string();
   }
   return LocalNode(folders);
+}
+
+std::string NamedScheduler(const Options& options) {
+  if (!options.scheduler.empty()) return options.scheduler;
+  if (options.embedded || !options.node.empty()) return "";
+  const char* scheduler = std::getenv("STASIS_SCHEDULER");
+  return scheduler == nullptr ? "" : scheduler;
+}
+
+Result<std::string> ChooseScheduler(const Options& options, const Folders& folders) {
+  if (!options.scheduler.empty() && (options.embedded || !options.node.empty())) {
+    return Errorf(StatusCode::kInvalidArgument, "--scheduler with %s: which of them?",
+                  options.embedded ? "--embedded" : "--node");
+  }
+  std::string named = NamedScheduler(options);
+  if (!named.empty()) {
+    RETURN_IF_ERROR(ParseEndpoint(named).status());
+    return named;
+  }
+  std::string local = folders.run + "/schedd.sock";
+  if (Answers(local)) return "unix:" + local;
+  return Status(StatusCode::kUnavailable, "no scheduler runs here");
 }
 
 const char* EmbeddedOption(const Options& options) {

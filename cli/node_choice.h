@@ -21,6 +21,12 @@ bool AnswersLocally(const Folders& folders);
 // kInvalidArgument: --node with --embedded, or what is no endpoint.
 Result<std::string> ChooseNode(const Options& options, const Folders& folders);
 
+// The scheduler that the options or $STASIS_SCHEDULER name; "" where they name none, or a node to ask
+// instead.
+std::string NamedScheduler(const Options& options);
+// The endpoint to use: what is named, else the scheduler of this site where it answers. kUnavailable: none.
+Result<std::string> ChooseScheduler(const Options& options, const Folders& folders);
+
 // An option of the verb that only this process itself understands ("--nodes"), or nullptr. Without a named
 // node it is no reason to ask the local agent.
 const char* EmbeddedOption(const Options& options);

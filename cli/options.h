@@ -2,6 +2,7 @@
 #ifndef CLI_OPTIONS_H_
 #define CLI_OPTIONS_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -75,6 +76,22 @@ struct Options {
   std::optional<Duration> backoff;
   bool suspended = false;
   std::vector<std::string> paths;  // probe-driver
+
+  // The verbs of a scheduler.
+  std::string scheduler;  // endpoint; empty: not given
+  std::string tenant;     // submit, queue, tenants set
+  int gpu_count = 1;      // submit, defrag
+  bool ranked = false;    // submit
+  int priority = 0;
+  double weight = 0;  // submit, tenants set; 0: not given
+  std::optional<Duration> estimate;
+  int min_gpus = 0, max_gpus = 0;  // 0: not given
+  bool wait = false;
+  std::string node_name;             // drain, undrain, maintenance
+  std::string reason;                // drain
+  int64_t start_ms = 0, end_ms = 0;  // maintenance; 0: none
+  bool dry_run = false;              // defrag
+  uint64_t after = 0;                // events
 };
 
 }  // namespace stasis

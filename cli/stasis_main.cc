@@ -11,6 +11,7 @@
 #include "cli/completion.h"
 #include "cli/node_choice.h"
 #include "cli/run_job.h"
+#include "cli/scheduler_verbs.h"
 #include "cli/verbs.h"
 #include "coordinator/job_record.h"
 #include "coordinator/node/driver_probe.h"
@@ -23,8 +24,9 @@ using VerbFunction = int (*)(const Options&, Context&);
 
 struct Verb {
   const char* name;
-  VerbFunction here;   // by this process; null: needs an agent
-  VerbFunction agent;  // by an agent; null: is about this machine
+  VerbFunction here;                 // by this process; null: needs an agent
+  VerbFunction agent;                // by an agent; null: is about this machine
+  VerbFunction scheduler = nullptr;  // by a scheduler, where one is named, or nobody else can
 };
 
 constexpr Verb kVerbs[] = {
@@ -37,16 +39,42 @@ constexpr Verb kVerbs[] = {
     {"checkpoint", CheckpointVerb, AgentCheckpointVerb},
     {"restore", RestoreVerb, AgentRestoreVerb},
     {"migrate", MigrateVerb, AgentMigrateVerb},
-    {"cancel", CancelVerb, AgentCancelVerb},
+    {"cancel", CancelVerb, AgentCancelVerb, SchedulerCancelVerb},
     {"ops", nullptr, OpsVerb},
     {"schedule", nullptr, ScheduleVerb},
     {"images", ImagesVerb, nullptr},
     {"doctor", DoctorVerb, nullptr},
     {"sim", SimVerb, nullptr},
     {"top", TopVerb, nullptr},  // finds its agents itself
+    {"submit", nullptr, nullptr, SubmitVerb},
+    {"queue", nullptr, nullptr, QueueVerb},
+    {"tenants", nullptr, nullptr, TenantsVerb},
+    {"nodes", nullptr, nullptr, NodesVerb},
+    {"drain", nullptr, nullptr, DrainVerb},
+    {"undrain", nullptr, nullptr, UndrainVerb},
+    {"maintenance", nullptr, nullptr, MaintenanceVerb},
+    {"defrag", nullptr, nullptr, DefragVerb},
+    {"events", nullptr, nullptr, EventsVerb},
 };
 
+bool AsksScheduler(const Verb& verb, const Options& options) {
+  if (verb.scheduler == nullptr) return false;
+  return (verb.here == nullptr && verb.agent == nullptr) || !NamedScheduler(options).empty();
+}
+
+int RunSchedulerVerb(const Verb& verb, const Options& options, Context& context) {
+  Result<std::string> scheduler = ChooseScheduler(options, context.folders);
+  if (!scheduler.ok()) {
+    bool none = scheduler.status().code() == StatusCode::kUnavailable;
+    return context.reporter.Fail(scheduler.status(),
+                                 none ? "start stasis-schedd, or name one with --scheduler" : "");
+  }
+  context.node = *scheduler;
+  return verb.scheduler(options, context);
+}
+
 int RunVerbOf(const Verb& verb, const Options& options, Context& context) {
+  if (AsksScheduler(verb, options)) return RunSchedulerVerb(verb, options, context);
   if (verb.agent == nullptr) return verb.here(options, context);
   Result<std::string> node = ChooseNode(options, context.folders);
   if (!node.ok()) return context.reporter.Fail(node.status());
@@ -95,6 +123,13 @@ int CompleteOperations() {
   return kExitOk;
 }
 
+int CompleteFromScheduler(std::vector<std::string> (*names)(const std::string&)) {
+  Result<std::string> scheduler = ChooseScheduler(Options(), FindFolders());
+  if (!scheduler.ok()) return kExitOk;
+  for (const std::string& name : names(*scheduler)) std::printf("%s\n", name.c_str());
+  return kExitOk;
+}
+
 bool WantsJson(const std::vector<std::string>& arguments) {
   for (const std::string& argument : arguments) {
     if (argument == "--") return false;
@@ -128,6 +163,8 @@ int Main(const std::vector<std::string>& arguments) {
   if (options.verb == "complete-tasks") return CompleteTasks();
   if (options.verb == "complete-images") return CompleteImages();
   if (options.verb == "complete-operations") return CompleteOperations();
+  if (options.verb == "complete-queue") return CompleteFromScheduler(QueuedJobNames);
+  if (options.verb == "complete-nodes") return CompleteFromScheduler(ClusterNodeNames);
   if (options.verb == "completion") {
     std::fputs(CompletionScript(line.app(), options.shell).c_str(), stdout);
     return kExitOk;

@@ -30,6 +30,7 @@ Status Agent::Begin() {
   RETURN_IF_ERROR(BeginState());
   RETURN_IF_ERROR(BeginOperations());
   RETURN_IF_ERROR(BeginServer());
+  RETURN_IF_ERROR(BeginMembership());
   if (config_.metrics.empty()) return Status();
   ASSIGN_OR_RETURN(metrics_address_, metrics_.Serve(config_.metrics));
   return Status();
@@ -117,7 +118,22 @@ Status Agent::BeginServer() {
   return Status();
 }
 
+Status Agent::BeginMembership() {
+  if (config_.join.empty()) return Status();
+  Membership::Options options;
+  ASSIGN_OR_RETURN(options.scheduler, ParseEndpoint(config_.join));
+  options.tls = config_.tls;
+  v1::NodeInfo info = node_->Info();
+  options.request.set_address(config_.peer_address.empty() ? server_->endpoints().front().Target()
+                                                           : config_.peer_address);
+  options.request.set_node(info.name());
+  options.request.set_agent_id(info.agent_id());
+  ASSIGN_OR_RETURN(membership_, Membership::Begin(std::move(options)));
+  return Status();
+}
+
 void Agent::Stop() {
+  membership_.reset();
   node_->SetDraining();
   doors_->Stop();
   watches_->Stop();

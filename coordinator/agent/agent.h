@@ -13,6 +13,7 @@
 #include "coordinator/agent/fence.h"
 #include "coordinator/agent/incoming.h"
 #include "coordinator/agent/log_hub.h"
+#include "coordinator/agent/membership.h"
 #include "coordinator/agent/metrics.h"
 #include "coordinator/agent/node_facts.h"
 #include "coordinator/agent/operations.h"
@@ -48,6 +49,7 @@ class Agent {
   Status BeginState();
   Status BeginOperations();
   Status BeginServer();
+  Status BeginMembership();
   Operations::Kinds MakeOperationKinds();
 
   const AgentConfig config_;
@@ -75,6 +77,7 @@ class Agent {
   std::optional<AgentService> service_;
   std::optional<PeerService> peers_;
   std::unique_ptr<RpcServer> server_;
+  std::unique_ptr<Membership> membership_;  // where it joins a cluster
 };
 
 }  // namespace stasis

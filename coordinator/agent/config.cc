@@ -25,7 +25,9 @@ constexpr char kFooter[] = R"(Examples:
   stasisd
   stasisd --listen unix:/run/stasis/stasisd.sock --metrics 127.0.0.1:9464
   stasisd --listen unix:/run/stasis/stasisd.sock --listen 0.0.0.0:7470 --peer-address node-1:7470 \
-    --tls-ca ca.pem --tls-cert node-1.pem --tls-key node-1.key
+    --tls-ca ca.pem --tls-cert node-1.pem --tls-key node-1.key --join login-1:7471
+
+With --join the scheduler reaches this agent by --peer-address, else by the first --listen.
 
 SIGTERM and SIGINT end it in good order: what it has started runs on. Its log is on standard error, one JSON object a
 line. docs/agent.md says who may do what.
@@ -55,6 +57,16 @@ Status CheckAddress(const char* option, const std::string& text, bool any_port) 
   return Errorf(StatusCode::kInvalidArgument, "%s: HOST:PORT is expected", option);
 }
 
+Status CheckJoin(const AgentConfig& config) {
+  if (config.join.empty()) return Status();
+  RETURN_IF_ERROR(ParseEndpoint(config.join).status());
+  if (!config.peer_address.empty()) return Status();
+  const std::string& host = config.listen.front().host;
+  if (host != "0.0.0.0" && host != "::") return Status();
+  return Status(StatusCode::kInvalidArgument,
+                "--join: with --peer-address, under which the scheduler finds this agent");
+}
+
 Status Interpret(const Texts& texts, const Folders& folders, AgentConfig* config) {
   for (const std::string& text : texts.listen) {
     ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(text));
@@ -66,6 +78,7 @@ Status Interpret(const Texts& texts, const Folders& folders, AgentConfig* config
   }
   RETURN_IF_ERROR(CheckAddress("--peer-address", texts.peer_address, false));
   config->peer_address = texts.peer_address;
+  RETURN_IF_ERROR(CheckJoin(*config));
   RETURN_IF_ERROR(CheckAddress("--metrics", texts.metrics, true));
   config->metrics = texts.metrics;
   config->log_level = LogLevelByName(texts.log_level).value_or(LogLevel::kInfo);
@@ -85,8 +98,10 @@ void AddOptions(CLI::App& app, Texts& texts, AgentConfig& config) {
                  "unix:/PATH or HOST:PORT; may be repeated (default: unix:RUN/stasisd.sock)")
       ->type_name("ENDPOINT")
       ->allow_extra_args(false);
-  app.add_option("--peer-address", texts.peer_address, "where other agents reach this one")
+  app.add_option("--peer-address", texts.peer_address, "where other agents and the scheduler reach this one")
       ->type_name("HOST:PORT");
+  app.add_option("--join", config.join, "scheduler whose cluster this node belongs to")
+      ->type_name("ENDPOINT");
   app.add_option("--tls-ca", config.tls.ca, "who signs the certificates of clients, PEM")->type_name("FILE");
   app.add_option("--tls-cert", config.tls.certificate, "the certificate of this node, PEM")
       ->type_name("FILE");

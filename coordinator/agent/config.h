@@ -15,6 +15,7 @@ namespace stasis {
 struct AgentConfig {
   std::vector<Endpoint> listen;  // never empty
   std::string peer_address;      // host:port under which other agents reach this one; "": they cannot
+  std::string join;              // endpoint of the scheduler; "": none
   TlsFiles tls;
   std::string metrics;  // host:port; "": none
   std::string node_name;

@@ -113,6 +113,8 @@ Status CheckRequest(const v1::JoinRequest& request) {
   return CheckWord("device", request.device(), {"auto", "nvidia", "soft"});
 }
 
+Status CheckRequest(const v1::AttendRequest& request) { return CheckNodeName(request.node()); }
+
 Status CheckRequest(const v1::DrainRequest& request) {
   RETURN_IF_ERROR(CheckNodeName(request.node()));
   return CheckLine("reason", request.reason(), kMaxReason);

@@ -21,6 +21,7 @@ Status CheckRequest(const v1::TenantsRequest& request);
 Status CheckRequest(const v1::SetTenantRequest& request);
 Status CheckRequest(const v1::NodesRequest& request);
 Status CheckRequest(const v1::JoinRequest& request);
+Status CheckRequest(const v1::AttendRequest& request);
 Status CheckRequest(const v1::DrainRequest& request);
 Status CheckRequest(const v1::UndrainRequest& request);
 Status CheckRequest(const v1::SetMaintenanceRequest& request);

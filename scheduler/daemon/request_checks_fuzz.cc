@@ -56,7 +56,7 @@ constexpr void (*kKinds[])(std::string_view) = {
     Try<ClusterInfoRequest>, Try<SubmitRequest>,    Try<QueueRequest>,  Try<CancelJobRequest>,
     Try<TenantsRequest>,     Try<SetTenantRequest>, Try<NodesRequest>,  Try<JoinRequest>,
     Try<DrainRequest>,       Try<UndrainRequest>,   Try<EventsRequest>, Try<SetMaintenanceRequest>,
-    Try<DefragmentRequest>};
+    Try<DefragmentRequest>,  Try<AttendRequest>};
 
 }  // namespace
 

@@ -1,0 +1,555 @@
+// The verbs through a scheduler, against a server in this process that does as each test says.
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server_builder.h>
+#include <gtest/gtest.h>
+#include <pthread.h>
+
+#include <condition_variable>
+#include <csignal>
+#include <mutex>
+#include <thread>
+
+#include "cli/command_line.h"
+#include "cli/completion.h"
+#include "cli/node_choice.h"
+#include "cli/scheduler_verbs.h"
+#include "coordinator/node/testing.h"
+
+namespace stasis {
+namespace {
+
+v1::QueuedJob MakeJob(const std::string& name, v1::QueueState state) {
+  v1::QueuedJob job;
+  job.set_name(name);
+  job.set_tenant("red");
+  job.set_state(state);
+  job.set_gpus(2);
+  job.set_submitted_ms(1000);
+  return job;
+}
+
+class FakeScheduler final : public v1::Scheduler::Service {
+ public:
+  using Context = grpc::ServerContext;
+
+  google::protobuf::Any last;
+  Status refusal;  // of changes
+  v1::DefragmentReply plan;
+  v1::ClusterNode node;
+  int streams = 0;
+  bool break_first_stream = false;
+  std::function<void()> on_stream;  // once it has told what there was
+  std::function<void()> on_look;    // once somebody has been told of the jobs
+
+  void Set(const v1::QueuedJob& job) {
+    std::lock_guard lock(mutex_);
+    jobs_[job.name()] = job;
+  }
+  void Happen(const std::string& kind, const std::string& job, const std::string& text = "") {
+    std::lock_guard lock(mutex_);
+    v1::ClusterEvent event;
+    event.set_number(events_.size() + 1);
+    event.set_at_ms(1000);
+    event.set_kind(kind);
+    event.set_job(job);
+    event.set_node("node-1");
+    event.set_text(text);
+    events_.push_back(event);
+    changed_.notify_all();
+  }
+  void Change(const v1::QueuedJob& job, const std::string& kind) {
+    Set(job);
+    Happen(kind, job.name());
+  }
+
+  grpc::Status Submit(Context* context, const v1::SubmitRequest* request, v1::QueuedJob* response) override {
+    last.PackFrom(*request);
+    if (!refusal.ok()) return ToRpcStatus(refusal, "ask an operator", context);
+    *response = MakeJob(request->name().empty() ? "train-1" : request->name(), v1::QUEUE_STATE_PENDING);
+    Change(*response, "submitted");
+    return grpc::Status::OK;
+  }
+  grpc::Status Queue(Context* context, const v1::QueueRequest* request, v1::QueueReply* response) override {
+    last.PackFrom(*request);
+    {
+      std::lock_guard lock(mutex_);
+      for (const auto& [name, job] : jobs_) {
+        if (request->name().empty() || request->name() == name) *response->add_jobs() = job;
+      }
+    }
+    if (on_look) std::exchange(on_look, nullptr)();
+    if (request->name().empty() || !response->jobs().empty()) return grpc::Status::OK;
+    return ToRpcStatus(Status(StatusCode::kNotFound, "there is no job " + request->name()), "", context);
+  }
+  grpc::Status CancelJob(Context* context, const v1::CancelJobRequest* request,
+                         v1::QueuedJob* response) override {
+    last.PackFrom(*request);
+    if (!refusal.ok()) return ToRpcStatus(refusal, "", context);
+    *response = MakeJob(request->name(), v1::QUEUE_STATE_CANCELLED);
+    return grpc::Status::OK;
+  }
+  grpc::Status Tenants(Context*, const v1::TenantsRequest*, v1::TenantsReply* response) override {
+    v1::Tenant* tenant = response->add_tenants();
+    tenant->set_name("red");
+    tenant->set_weight(2);
+    tenant->set_quota(8);
+    tenant->set_fairness(0.98);
+    return grpc::Status::OK;
+  }
+  grpc::Status SetTenant(Context*, const v1::SetTenantRequest* request, v1::Tenant* response) override {
+    last.PackFrom(*request);
+    response->set_name(request->name());
+    response->set_weight(request->weight());
+    return grpc::Status::OK;
+  }
+  grpc::Status Nodes(Context*, const v1::NodesRequest*, v1::NodesReply* response) override {
+    *response->add_nodes() = node;
+    return grpc::Status::OK;
+  }
+  grpc::Status Drain(Context*, const v1::DrainRequest* request, v1::ClusterNode* response) override {
+    last.PackFrom(*request);
+    *response = node;
+    response->set_draining(true);
+    return grpc::Status::OK;
+  }
+  grpc::Status Undrain(Context*, const v1::UndrainRequest* request, v1::ClusterNode* response) override {
+    last.PackFrom(*request);
+    *response = node;
+    return grpc::Status::OK;
+  }
+  grpc::Status SetMaintenance(Context*, const v1::SetMaintenanceRequest* request,
+                              v1::ClusterNode* response) override {
+    last.PackFrom(*request);
+    *response = node;
+    response->set_maintenance_start_ms(request->start_ms());
+    response->set_maintenance_end_ms(request->end_ms());
+    return grpc::Status::OK;
+  }
+  grpc::Status Defragment(Context*, const v1::DefragmentRequest* request,
+                          v1::DefragmentReply* response) override {
+    last.PackFrom(*request);
+    *response = plan;
+    return grpc::Status::OK;
+  }
+  grpc::Status ClusterInfo(Context*, const v1::ClusterInfoRequest*, v1::ClusterInfoReply*) override {
+    return grpc::Status::OK;
+  }
+  grpc::Status Events(Context* context, const v1::EventsRequest* request,
+                      grpc::ServerWriter<v1::ClusterEvent>* writer) override {
+    std::unique_lock lock(mutex_);
+    bool first = streams++ == 0;
+    size_t next = request->last() == 0 ? request->after()
+                                       : events_.size() - std::min<size_t>(events_.size(), request->last());
+    while (!context->IsCancelled()) {
+      for (; next < events_.size(); next++) writer->Write(events_[next]);
+      if (request->until_now()) return grpc::Status::OK;
+      if (first && break_first_stream) return grpc::Status(grpc::UNAVAILABLE, "going down");
+      if (on_stream) {
+        lock.unlock();
+        std::exchange(on_stream, nullptr)();
+        lock.lock();
+        continue;
+      }
+      changed_.wait_for(lock, std::chrono::milliseconds(20));
+    }
+    return grpc::Status::OK;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, v1::QueuedJob> jobs_;
+  std::vector<v1::ClusterEvent> events_;
+};
+
+class SchedulerVerbs : public testing::Test {
+ protected:
+  SchedulerVerbs() {
+    // As the command has it: threads of gRPC must not take what is meant for it.
+    sigset_t set;
+    sigemptyset(&set);
+    for (int signal : {SIGINT, SIGTERM, SIGQUIT}) sigaddset(&set, signal);
+    pthread_sigmask(SIG_BLOCK, &set, nullptr);
+    scheduler_.node.set_name("node-1");
+    scheduler_.node.set_devices(4);
+    scheduler_.node.set_free(2);
+    scheduler_.node.set_reachable(true);
+    for (const char* job : {"a", "a", "", ""}) scheduler_.node.add_jobs(job);
+    endpoint_ = "unix:" + folder_.File("schedd.sock");
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(endpoint_, grpc::InsecureServerCredentials());
+    builder.RegisterService(&scheduler_);
+    server_ = builder.BuildAndStart();
+  }
+  ~SchedulerVerbs() override { server_->Shutdown(std::chrono::system_clock::now()); }
+
+  struct Outcome {
+    int code = 0;
+    std::string out, err;
+    Json document() const { return Json::parse(out, nullptr, false); }
+  };
+  Outcome Do(int (*verb)(const Options&, Context&), const Options& options) {
+    Reporter reporter({options.json, options.quiet, false}, options.verb);
+    Context context{{{folder_.File("state"), folder_.File("run")}, {}}, reporter, endpoint_};
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    Outcome outcome;
+    outcome.code = verb(options, context);
+    std::fflush(nullptr);
+    outcome.out = testing::internal::GetCapturedStdout();
+    outcome.err = testing::internal::GetCapturedStderr();
+    return outcome;
+  }
+  static Options Of(const std::string& verb, bool json = false) {
+    Options options;
+    options.verb = verb;
+    options.json = json;
+    return options;
+  }
+  static Options Submission(bool wait, bool json = false) {
+    Options options = Of("submit", json);
+    options.name = "train";
+    options.tenant = "red";
+    options.program = {"/nodes/alone/train", "-x"};
+    options.wait = wait;
+    return options;
+  }
+  template <typename Request>
+  Request Last() {
+    Request request;
+    EXPECT_TRUE(scheduler_.last.UnpackTo(&request));
+    return request;
+  }
+
+  TempFolder folder_;
+  FakeScheduler scheduler_;
+  std::string endpoint_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+bool Has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST_F(SchedulerVerbs, SubmitTellsWhatIsAskedForAndPrintsTheName) {
+  Options options = Submission(false);
+  options.gpu_count = 2;
+  options.ranked = true;
+  options.priority = -3;
+  options.min_gpus = 1;
+  options.max_gpus = 4;
+  options.every = std::chrono::minutes(10);
+  options.estimate = std::chrono::hours(2);
+  options.max_restarts = 3;
+  options.environment = {"EXTRA=1"};
+  Outcome outcome = Do(SubmitVerb, options);
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(outcome.out, "train\n");
+  auto request = Last<v1::SubmitRequest>();
+  EXPECT_EQ(request.argv(0), "/nodes/alone/train");
+  EXPECT_EQ(request.argv(1), "-x");
+  EXPECT_EQ(request.folder()[0], '/');
+  EXPECT_EQ(request.gpus(), 2u);
+  EXPECT_EQ(request.ranks(), 2u);
+  EXPECT_EQ(request.priority(), -3);
+  EXPECT_EQ(request.checkpoint_interval_ms(), 600000u);
+  EXPECT_EQ(request.estimate_ms(), 7200000u);
+  EXPECT_EQ(request.max_restarts(), 3u);
+  EXPECT_EQ(request.environment(request.environment_size() - 1), "EXTRA=1");
+  std::string key = request.idempotency_key();
+  EXPECT_FALSE(key.empty());
+  Do(SubmitVerb, options);
+  EXPECT_NE(Last<v1::SubmitRequest>().idempotency_key(), key);
+}
+
+TEST_F(SchedulerVerbs, AProgramIsFoundHereUnlessItsPathIsAbsolute) {
+  Options options = Submission(false);
+  options.program = {"sh"};
+  EXPECT_EQ(Do(SubmitVerb, options).code, 0);
+  EXPECT_EQ(Last<v1::SubmitRequest>().argv(0)[0], '/');
+  options.program = {"no-such-program-anywhere"};
+  EXPECT_EQ(Do(SubmitVerb, options).code, kExitNoProgram);
+}
+
+TEST_F(SchedulerVerbs, WhatTheSchedulerRefusesIsTold) {
+  scheduler_.refusal = Status(StatusCode::kNotFound, "there is no tenant red");
+  Outcome outcome = Do(SubmitVerb, Submission(false, true));
+  EXPECT_EQ(outcome.code, kExitNotFound);
+  EXPECT_EQ(outcome.document()["message"], "there is no tenant red");
+  EXPECT_EQ(outcome.document()["remedy"], "ask an operator");
+}
+
+TEST_F(SchedulerVerbs, WaitingEndsAsTheProgramDoes) {
+  scheduler_.on_look = [this] {
+    scheduler_.Happen("started", "other");
+    scheduler_.Change(MakeJob("train", v1::QUEUE_STATE_RUNNING), "started");
+    v1::QueuedJob ended = MakeJob("train", v1::QUEUE_STATE_FAILED);
+    ended.set_exit_code(3);
+    ended.set_reason("its program has failed");
+    scheduler_.Change(ended, "failed");
+  };
+  Outcome outcome = Do(SubmitVerb, Submission(true));
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_TRUE(Has(outcome.err, "started on node-1")) << outcome.err;
+  EXPECT_TRUE(Has(outcome.err, "train has failed: its program has failed")) << outcome.err;
+  scheduler_.on_stream = [this] { scheduler_.Change(MakeJob("train", v1::QUEUE_STATE_DONE), "done"); };
+  Outcome done = Do(SubmitVerb, Submission(true, true));
+  EXPECT_EQ(done.code, 0);
+  EXPECT_EQ(done.document()["job"]["state"], "done");
+  EXPECT_EQ(done.document()["task"], "train");
+}
+
+TEST_F(SchedulerVerbs, WaitingForACancelledJobSaysSo) {
+  scheduler_.on_stream = [this] {
+    scheduler_.Change(MakeJob("train", v1::QUEUE_STATE_CANCELLED), "cancelled");
+  };
+  EXPECT_EQ(Do(SubmitVerb, Submission(true)).code, kExitCancelled);
+  scheduler_.on_stream = [this] {
+    v1::QueuedJob lost = MakeJob("train", v1::QUEUE_STATE_FAILED);
+    lost.set_reason("it cannot be started");
+    scheduler_.Change(lost, "failed");
+  };
+  Outcome outcome = Do(SubmitVerb, Submission(true));
+  EXPECT_EQ(outcome.code, kExitFailed);
+  EXPECT_TRUE(Has(outcome.err, "it cannot be started"));
+}
+
+TEST_F(SchedulerVerbs, AnInterruptEndsTheWaitingAlone) {
+  pthread_t self = pthread_self();
+  scheduler_.on_stream = [self] { pthread_kill(self, SIGINT); };
+  Outcome outcome = Do(SubmitVerb, Submission(true, true));
+  EXPECT_EQ(outcome.code, kExitCancelled);
+  EXPECT_TRUE(Has(outcome.document()["remedy"], "stasis cancel train"));
+}
+
+TEST_F(SchedulerVerbs, ASchedulerThatIsStartedAnewIsAskedAgain) {
+  scheduler_.break_first_stream = true;
+  scheduler_.on_stream = [this] { scheduler_.Change(MakeJob("train", v1::QUEUE_STATE_DONE), "done"); };
+  Outcome outcome = Do(SubmitVerb, Submission(true, true));
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(scheduler_.streams, 2);
+  EXPECT_TRUE(Has(outcome.document()["notes"][1], "waiting for the next one"));
+}
+
+TEST_F(SchedulerVerbs, TheQueueIsATable) {
+  v1::QueuedJob job = MakeJob("train", v1::QUEUE_STATE_RUNNING);
+  job.set_node("node-1");
+  job.add_devices(0);
+  job.add_devices(3);
+  job.set_started_ms(2000);
+  job.set_fairness(0.97);
+  scheduler_.Set(job);
+  v1::QueuedJob waits = MakeJob("wait", v1::QUEUE_STATE_PENDING);
+  waits.set_reason("no room\x1b[2J");
+  scheduler_.Set(waits);
+  Outcome outcome = Do(QueueVerb, Of("queue"));
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_TRUE(Has(outcome.out, "0,3")) << outcome.out;
+  EXPECT_TRUE(Has(outcome.out, "0.97")) << outcome.out;
+  EXPECT_TRUE(Has(outcome.out, "no room")) << outcome.out;
+  EXPECT_FALSE(Has(outcome.out, "\x1b")) << outcome.out;
+  Json jobs = Do(QueueVerb, Of("queue", true)).document()["jobs"];
+  EXPECT_EQ(jobs[0]["devices"], Json({0, 3}));
+  EXPECT_EQ(jobs[1]["state"], "pending");
+  Options none = Of("queue");
+  none.name = "x";
+  EXPECT_EQ(Do(QueueVerb, none).code, kExitNotFound);
+  EXPECT_EQ(QueuedJobNames(endpoint_), std::vector<std::string>({"train", "wait"}));
+}
+
+TEST_F(SchedulerVerbs, CancelIsOfTheSchedulersJob) {
+  Options options = Of("cancel");
+  options.name = "train";
+  Outcome outcome = Do(SchedulerCancelVerb, options);
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(outcome.out, "train is cancelled\n");
+  scheduler_.refusal = Status(StatusCode::kFailedPrecondition, "train has ended");
+  EXPECT_EQ(Do(SchedulerCancelVerb, options).code, kExitState);
+  options.operation = true;
+  EXPECT_EQ(Do(SchedulerCancelVerb, options).code, kExitUnsupported);
+}
+
+TEST_F(SchedulerVerbs, TenantsAreListedAndSet) {
+  Outcome list = Do(TenantsVerb, Of("tenants"));
+  EXPECT_TRUE(Has(list.out, "red")) << list.out;
+  EXPECT_TRUE(Has(list.out, "0.980")) << list.out;
+  Options set = Of("tenants", true);
+  set.below = "set";
+  set.tenant = "blue";
+  set.weight = 2.5;
+  EXPECT_EQ(Do(TenantsVerb, set).document()["tenant"]["weight"], 2.5);
+  EXPECT_EQ(Last<v1::SetTenantRequest>().name(), "blue");
+}
+
+TEST_F(SchedulerVerbs, NodesAreListedDrainedAndMaintained) {
+  Outcome list = Do(NodesVerb, Of("nodes"));
+  EXPECT_TRUE(Has(list.out, "ready")) << list.out;
+  EXPECT_TRUE(Has(list.out, " a ")) << list.out;
+  EXPECT_EQ(ClusterNodeNames(endpoint_), std::vector<std::string>({"node-1"}));
+  Options drain = Of("drain");
+  drain.node_name = "node-1";
+  drain.reason = "a fan";
+  Outcome drained = Do(DrainVerb, drain);
+  EXPECT_EQ(drained.out, "node-1 is draining; 2 of 4 devices are free\n");
+  EXPECT_EQ(Last<v1::DrainRequest>().reason(), "a fan");
+  EXPECT_EQ(Do(UndrainVerb, drain).out, "node-1 is ready\n");
+  Options window = Of("maintenance", true);
+  window.node_name = "node-1";
+  window.start_ms = 1000;
+  window.end_ms = 2000;
+  EXPECT_EQ(Do(MaintenanceVerb, window).document()["node"]["maintenance_end_ms"], 2000);
+  EXPECT_EQ(Last<v1::SetMaintenanceRequest>().start_ms(), 1000);
+}
+
+TEST_F(SchedulerVerbs, DefragTellsTheMoves) {
+  Options options = Of("defrag");
+  options.gpu_count = 4;
+  options.dry_run = true;
+  Outcome none = Do(DefragVerb, options);
+  EXPECT_EQ(none.code, kExitState);
+  EXPECT_EQ(none.out, "no moves make room for a gang of 4\n");
+  scheduler_.plan.set_possible(true);
+  scheduler_.plan.set_node("node-1");
+  EXPECT_EQ(Do(DefragVerb, options).out, "a gang of 4 fits on node-1 as it is\n");
+  v1::DefragmentReply::Move* move = scheduler_.plan.add_moves();
+  move->set_job("a");
+  move->set_from("node-1");
+  move->set_to("node-2");
+  move->set_bytes(2048);
+  scheduler_.plan.set_bytes(2048);
+  Outcome one = Do(DefragVerb, options);
+  EXPECT_TRUE(Has(one.out, "room would be made on node-1 by 1 move of 2.0 KiB")) << one.out;
+  EXPECT_TRUE(Has(one.out, "node-1 -> node-2")) << one.out;
+  EXPECT_TRUE(Last<v1::DefragmentRequest>().dry_run());
+  options.dry_run = false;
+  EXPECT_TRUE(Has(Do(DefragVerb, options).out, "room is being made on node-1"));
+}
+
+TEST_F(SchedulerVerbs, EventsAreListedAndFollowed) {
+  for (int i = 0; i < 30; i++) scheduler_.Happen("started", "job-" + std::to_string(i));
+  Outcome list = Do(EventsVerb, Of("events", true));
+  EXPECT_EQ(list.document()["events"].size(), 20u);
+  EXPECT_EQ(list.document()["events"][0]["job"], "job-10");
+  Options after = Of("events");
+  after.after = 29;
+  Outcome rest = Do(EventsVerb, after);
+  EXPECT_TRUE(Has(rest.out, "job-29")) << rest.out;
+  EXPECT_FALSE(Has(rest.out, "job-28")) << rest.out;
+  pthread_t self = pthread_self();
+  scheduler_.break_first_stream = true;
+  scheduler_.streams = 0;
+  scheduler_.on_stream = [this, self] {
+    scheduler_.Happen("done", "job-29", "new");
+    pthread_kill(self, SIGINT);
+  };
+  Options follow = Of("events", true);
+  follow.follow = true;
+  follow.after = 29;
+  Outcome followed = Do(EventsVerb, follow);
+  EXPECT_EQ(followed.code, 0);
+  // Each event once, also over the change of schedulers, each on a line.
+  EXPECT_EQ(Json::parse(followed.out.substr(0, followed.out.find('\n')))["number"], 30);
+  EXPECT_EQ(followed.out.find("\"number\":30"), followed.out.rfind("\"number\":30"));
+}
+
+TEST_F(SchedulerVerbs, WithoutASchedulerItSaysWhom) {
+  server_->Shutdown(std::chrono::system_clock::now());
+  Outcome outcome = Do(QueueVerb, Of("queue", true));
+  EXPECT_EQ(outcome.code, kExitPeerGone);
+  EXPECT_TRUE(Has(outcome.document()["message"], "the scheduler at " + endpoint_));
+}
+
+TEST(SchedulerCommandLine, SubmitTakesAProgram) {
+  CommandLine line;
+  ASSERT_FALSE(
+      line.Parse({"submit", "--gpus", "4", "--ranks", "--min-gpus", "2", "--max-gpus", "8", "--priority",
+                  "-5", "--checkpoint-every", "10m", "--estimate", "2h", "--wait", "--", "./train", "--gpus"})
+          .done);
+  const Options& options = line.options();
+  EXPECT_EQ(options.gpu_count, 4);
+  EXPECT_TRUE(options.ranked);
+  EXPECT_EQ(options.priority, -5);
+  EXPECT_EQ(*options.every, std::chrono::minutes(10));
+  EXPECT_EQ(*options.estimate, std::chrono::hours(2));
+  EXPECT_EQ(options.program, std::vector<std::string>({"./train", "--gpus"}));
+}
+
+TEST(SchedulerCommandLine, WhatMakesNoSenseIsRefused) {
+  const std::vector<std::vector<std::string>> bad = {
+      {"submit"},
+      {"submit", "--gpus", "0", "--", "x"},
+      {"submit", "--gpus", "65", "--", "x"},
+      {"submit", "--gpus", "2", "--min-gpus", "3", "--", "x"},
+      {"submit", "--gpus", "2", "--max-gpus", "1", "--", "x"},
+      {"submit", "--priority", "101", "--", "x"},
+      {"submit", "--tenant", "a/b", "--", "x"},
+      {"submit", "--name", "../x", "--", "x"},
+      {"submit", "--env", "A", "--", "x"},
+      {"tenants", "set", "red"},
+      {"tenants", "set", "red", "0"},
+      {"tenants", "drop"},
+      {"drain"},
+      {"defrag"},
+      {"maintenance", "node-1"},
+      {"maintenance", "node-1", "--clear", "--start", "now"},
+      {"maintenance", "node-1", "--start", "now"},
+      {"maintenance", "node-1", "--start", "now", "--for", "1h", "--end", "+1h"},
+      {"maintenance", "node-1", "--start", "+2h", "--end", "+1h"},
+      {"maintenance", "node-1", "--start", "soon", "--for", "1h"},
+      {"events", "--last", "0"},
+      {"events", "--last", "5", "--after", "3"},
+      {"queue", "a/b"}};
+  for (const std::vector<std::string>& arguments : bad) {
+    CommandLine line;
+    CommandLine::Outcome outcome = line.Parse(arguments);
+    EXPECT_TRUE(outcome.done) << arguments.back();
+    EXPECT_EQ(outcome.exit_code, kExitUsage) << arguments.back();
+  }
+}
+
+TEST(SchedulerCommandLine, TheOthers) {
+  CommandLine tenants;
+  ASSERT_FALSE(tenants.Parse({"tenants"}).done);
+  EXPECT_EQ(tenants.options().below, "");
+  CommandLine set;
+  ASSERT_FALSE(set.Parse({"tenants", "set", "red", "2.5"}).done);
+  EXPECT_EQ(set.options().below, "set");
+  EXPECT_EQ(set.options().weight, 2.5);
+  CommandLine window;
+  ASSERT_FALSE(window.Parse({"maintenance", "node-1", "--start", "2026-12-24T18:00Z", "--for", "4h"}).done);
+  EXPECT_EQ(window.options().start_ms, 1798135200000);
+  EXPECT_EQ(window.options().end_ms, 1798135200000 + 4 * 3600000);
+  CommandLine cancel;
+  ASSERT_FALSE(cancel.Parse({"cancel", "train", "--scheduler", "login1:7480"}).done);
+  EXPECT_EQ(cancel.options().scheduler, "login1:7480");
+}
+
+TEST(SchedulerCommandLine, CompletionKnowsThem) {
+  CommandLine line;
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    std::string script = CompletionScript(line.app(), shell);
+    for (const char* part : {"submit", "undrain", "tenants", "complete-queue", "complete-nodes"}) {
+      EXPECT_TRUE(Has(script, part)) << shell << " " << part;
+    }
+  }
+}
+
+TEST(SchedulerChoice, ANamedNodeIsNotTheScheduler) {
+  unsetenv("STASIS_SCHEDULER");
+  Folders folders{"/nowhere/state", "/nowhere/run"};
+  Options options;
+  EXPECT_EQ(NamedScheduler(options), "");
+  EXPECT_EQ(ChooseScheduler(options, folders).status().code(), StatusCode::kUnavailable);
+  setenv("STASIS_SCHEDULER", "login1:7480", 1);
+  EXPECT_EQ(NamedScheduler(options), "login1:7480");
+  options.node = "node7:7470";
+  EXPECT_EQ(NamedScheduler(options), "");
+  options.scheduler = "login2:7480";
+  EXPECT_EQ(ChooseScheduler(options, folders).status().code(), StatusCode::kInvalidArgument);
+  options.node.clear();
+  EXPECT_EQ(*ChooseScheduler(options, folders), "login2:7480");
+  options.scheduler = "?";
+  EXPECT_EQ(ChooseScheduler(options, folders).status().code(), StatusCode::kInvalidArgument);
+  unsetenv("STASIS_SCHEDULER");
+}
+
+}  // namespace
+}  // namespace stasis
