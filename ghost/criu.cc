@@ -43,6 +43,14 @@ Result<std::string> FindInPath() {
   return Status(StatusCode::kNotFound, "criu is not in PATH");
 }
 
+// A process that CRIU is working in may not survive CRIU's end, so the kernel is to take another one when
+// memory runs out. Without the right to say so nothing is lost but that.
+void SpareFromOutOfMemory(pid_t pid) {
+  const std::string path = "/proc/" + std::to_string(pid) + "/oom_score_adj";
+  Fd file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (file.valid()) (void)!write(file.get(), "-1000", 5);
+}
+
 }  // namespace
 
 Result<std::string> FindCriu(const std::string& option) {
@@ -95,7 +103,10 @@ Result<HeldChild> StartCriuDump(const std::string& criu, pid_t root, const std::
   argv.insert(argv.end(), {"--network-lock", tcp == DumpTcp::kConnections ? "nftables" : "skip"});
   if (tcp == DumpTcp::kConnections) argv.push_back("--tcp-established");
   argv.push_back(end == DumpEnd::kRunning ? "--leave-running" : "--leave-stopped");
-  return StartHeldChild({.argv = std::move(argv), .output = images + "/dump.log.out"});
+  ASSIGN_OR_RETURN(HeldChild child,
+                   StartHeldChild({.argv = std::move(argv), .output = images + "/dump.log.out"}));
+  SpareFromOutOfMemory(child.pid);
+  return child;
 }
 
 Result<HeldChild> StartCriuRestore(const std::string& criu, const std::string& images,

@@ -298,15 +298,24 @@ bool MigrationRun::Keep() {
   bool paused = false, ended = false;
   if (!job_->Unmark().ok()) return false;
   if (!job_->AwaitRest(&paused, &ended).ok()) return false;
-  if (ended && !memory_.image.empty()) {
-    context_.Note(
-        "what was paused here has ended meanwhile, and is brought back from the image of that moment");
-    (void)job_->EndPaused();
-    return BoolField(job_->Restore(memory_.image.id, "bring-back"), "ok");
-  }
-  if (ended) return false;
+  if (ended) return BringBack();
   if (!paused || memory_.was_paused) return true;
   return BoolField(job_->Resume(recovered_ ? "resume-again" : "resume"), "ok");
+}
+
+// Its processes have ended here. Where the image of the stopped job is there, that is all of it. Else, where
+// they were killed and did not end by themselves, as by a CRIU that dies at work, the newest image there is.
+bool MigrationRun::BringBack() {
+  SourceImage image = memory_.image;
+  if (image.empty()) {
+    if (!job_->Killed()) return false;
+    Result<SourceImage> newest = memory_.early.empty() ? job_->FindImage("") : memory_.early.back();
+    if (!newest.ok()) return false;
+    image = *std::move(newest);
+  }
+  context_.Note("what was here has ended meanwhile, and is brought back from image " + image.id);
+  (void)job_->EndPaused();
+  return BoolField(job_->Restore(image.id, "bring-back"), "ok");
 }
 
 void MigrationRun::DropEarlyImages() {

@@ -60,6 +60,7 @@ class MigrationRun {
   HandOverAnswer TellTarget();
   HandOverAnswer AskTarget();
   bool Keep();
+  bool BringBack();
   bool End();
   void Pause(int milliseconds);
   bool LeaveItToTheNext();

@@ -23,9 +23,9 @@ DEVICES = ["--gpus", str(RANKS), "--memory", "512MiB"]
 RATE, DELAY, DISK = 400_000_000, 0.001, "512m"
 SETTLE_SECONDS = 120
 
-ALONE = Sample("mlp_train", "--steps", str(60000 if FULL else 2500), "--batch", "8", "--width", "32", "--log-every", "50",
-               "--pace-ms", "60")
-RANKED = Sample("ddp_train", "--steps", str(60000 if FULL else 1200), "--log-every", "20", "--pace-ms", "60", ranks=RANKS)
+STEPS = ["--steps", str(60000 if FULL else 1000), "--pace-ms", "60" if FULL else "100"]  # more than are needed, see MovingJob.finish()
+ALONE = Sample("mlp_train", *STEPS, "--batch", "8", "--width", "32", "--log-every", "20")
+RANKED = Sample("ddp_train", *STEPS, "--log-every", "20", ranks=RANKS)
 
 
 def kill_first(node, name, until):
@@ -154,6 +154,8 @@ class Faults(unittest.TestCase):
     def test_exactly_one_copy(self):
         self.random = random.Random(SEED)
         job = MovingJob(self.nodes, self.sample, "job", "left").start()
+        # As under a schedule: a task that does not survive a CRIU that is killed at work comes back from an image.
+        self.nodes["left"].agent.call("checkpoint", job=job.name)
         job.migrate("right")
         # From now on either node has what never changes.
         begin = time.monotonic()
@@ -176,6 +178,19 @@ class Faults(unittest.TestCase):
         for node in self.nodes.nodes.values():
             self.assertFalse(any(node.memory_in_the_end()), node.name)
 
+    def test_what_dies_at_its_last_image_is_brought_back(self):
+        job = MovingJob(self.nodes, self.sample, "brought-back", "left").start()
+        source = self.nodes["left"]
+        begun = source.agent.begin("migrate", job=job.name, node=self.nodes["right"].peer, precopy="always")
+        for told in source.agent.stub.WatchOperation(op.WatchOperationRequest(id=begun.id, spans=True), timeout=SETTLE_SECONDS):
+            if any(span.name == "image of the paused job" for span in told.spans):
+                os.kill(source.process(job.tasks[-1])["init_pid"], signal.SIGKILL)
+                break
+        ended = self.ended(source, begun)
+        self.assertEqual(ended.state, op.OPERATION_STATE_FAILED, ended)
+        self.assertIn("brought back from image", "".join(ended.notes), ended)
+        self.check_one_copy(job, ended, "a task killed at its last image")
+        self.assertEqual(job.finish(), (0, self.sample.expected()))
 
     def test_a_ghost_dies_at_an_image_of_the_running_job(self):
         job = MovingJob(self.nodes, self.sample, "imaged", "left").start()
