@@ -4,6 +4,8 @@
 #include "cli/agent_operation.h"
 #include "cli/describe.h"
 #include "cli/follow.h"
+#include "cli/images.h"
+#include "cli/node_choice.h"
 #include "coordinator/agent/picture.h"
 #include "coordinator/job_result.h"
 #include "coordinator/node/layout.h"
@@ -60,7 +62,8 @@ Result<v1::Operation> RunningOperation(AgentClient& client, const std::string& j
   request.set_running(true);
   ASSIGN_OR_RETURN(v1::ListOperationsResponse answer, client.Call(&v1::Agent::Stub::ListOperations, request));
   for (const v1::Operation& operation : answer.operations()) {
-    if (operation.state() == v1::OPERATION_STATE_RUNNING) return operation;
+    // A copy of an image is none on the job: `stasis ops cancel` gives it up.
+    if (operation.state() == v1::OPERATION_STATE_RUNNING && operation.verb() != "copy") return operation;
   }
   return Errorf(StatusCode::kFailedPrecondition, "no operation runs on %s", job.c_str());
 }
@@ -148,6 +151,21 @@ int AgentMigrateVerb(const Options& options, Context& context) {
   request.set_node(options.to);
   if (!options.to.empty()) request.set_precopy(options.precopy);
   return AskAndReport(options, &v1::Agent::Stub::Migrate, request, context);
+}
+
+int ImagesCopyVerb(const Options& options, Context& context) {
+  Result<std::string> node = ChooseNode(options, context.folders);
+  if (!node.ok()) return context.reporter.Fail(node.status());
+  if (node->empty()) {
+    return context.reporter.Fail(Status(StatusCode::kUnavailable, "no agent runs here"),
+                                 "start stasisd, or name one with --node");
+  }
+  context.node = *node;
+  auto request = RequestFor<v1::CopyImageRequest>(options);
+  request.set_image(options.target);
+  request.set_node(options.to);
+  request.set_keep(static_cast<uint32_t>(options.keep));
+  return AskAndReport(options, &v1::Agent::Stub::CopyImage, request, context);
 }
 
 int AgentCancelVerb(const Options& options, Context& context) {

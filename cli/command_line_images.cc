@@ -67,12 +67,20 @@ Examples:
   stasis images import train.stasis
   stasis images import train.stasis --as train-copy)";
 
+constexpr char kCopyFooter[] =
+    R"(The agent here sends it; the job itself is not touched. Should this node be lost, `stasis restore JOB` on the other one
+brings the job back from it. The newest two copies of a job stay there.
+
+Examples:
+  stasis images copy train --to node7:7470
+  stasis images copy train 000003 --to node7:7470 --keep 1)";
+
 std::string NotEmpty(const std::string& text) { return text.empty() ? "the name is empty" : ""; }
 
 }  // namespace
 
 void CommandLine::AddImages() {
-  CLI::App* images = app_.add_subcommand("images", "list, check, remove, export and import images");
+  CLI::App* images = app_.add_subcommand("images", "list, check, remove, copy, export and import images");
   images->footer(kImagesFooter);
   images->require_subcommand(1);
 
@@ -95,6 +103,17 @@ void CommandLine::AddImages() {
   rm->add_flag("-f,--force", options_.force, "also the last good image of a task that does not run");
 
   AddVerbTo(images, "gc", "give back the room of what no image names", kGcFooter);
+
+  CLI::App* copy = AddVerbTo(images, "copy", "put a copy of an image into another node's store", kCopyFooter);
+  AddNode(copy);
+  copy->add_option("NAME", options_.name, "the task or job")->required();
+  copy->add_option("ID", options_.target, "of the image (default: the newest)");
+  copy->add_option("--to", options_.to, "agent of the other node, as host:port")
+      ->type_name("NODE")
+      ->required();
+  copy->add_option("--keep", options_.keep, "copies of the job that stay there, the newest (default 2)")
+      ->check(CLI::Range(1, 1000))
+      ->type_name("N");
 
   CLI::App* export_verb = AddVerbTo(images, "export", "write an image as one file", kExportFooter);
   export_verb->add_option("IMAGE", options_.target, "TASK/ID, or TASK for its newest")->required();

@@ -70,6 +70,15 @@ std::string DescribeMigrate(const std::string& name, const Json& result) {
                      Bytes(result, "device_bytes"));
 }
 
+std::string DescribeCopy(const std::string& name, const Json& result) {
+  std::string what = fmt::format("image {} of {}", TextField(result, "image"), name);
+  if (BoolField(result, "known"))
+    return fmt::format("{} is on {} already, as {}", what, TextField(result, "node"),
+                       TextField(result, "copy"));
+  return fmt::format("{} is on {}, too, as {}; {} sent", what, TextField(result, "node"),
+                     TextField(result, "copy"), Bytes(result, "sent_bytes"));
+}
+
 std::string DescribeCancel(const std::string& name, const Json& result) {
   if (TextField(result, "what") == "operation") return "the operation on " + name + " is given up";
   return fmt::format("{} is ended", name);
@@ -86,7 +95,7 @@ constexpr struct {
 } kVerbs[] = {
     {"pause", DescribePause},     {"resume", DescribeResume},   {"checkpoint", DescribeCheckpoint},
     {"restore", DescribeRestore}, {"migrate", DescribeMigrate}, {"cancel", DescribeCancel},
-    {"remove", DescribeRemove},
+    {"remove", DescribeRemove},   {"copy", DescribeCopy},
 };
 
 }  // namespace

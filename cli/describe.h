@@ -9,7 +9,7 @@
 namespace stasis {
 
 // A sentence about the task or job `name`, of a result that is a success. `verb`: pause, resume, checkpoint,
-// restore, migrate, cancel, remove.
+// restore, migrate, cancel, remove, copy.
 std::string DescribeResult(const std::string& verb, const std::string& name, const Json& result);
 
 }  // namespace stasis

@@ -16,6 +16,8 @@ int ImagesShowVerb(const Options& options, Context& context);
 int ImagesVerifyVerb(const Options& options, Context& context);
 int ImagesRmVerb(const Options& options, Context& context);
 int ImagesGcVerb(const Options& options, Context& context);
+// Carried out by an agent, which it finds itself.
+int ImagesCopyVerb(const Options& options, Context& context);
 int ImagesExportVerb(const Options& options, Context& context);
 int ImagesImportVerb(const Options& options, Context& context);
 

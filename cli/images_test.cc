@@ -280,6 +280,9 @@ TEST(ImagesCommandLine, Verbs) {
   options = Parsed({"images", "import", "/tmp/x", "--as", "copy"});
   EXPECT_EQ(options.as, "copy");
   EXPECT_EQ(Parsed({"images", "verify"}).target, "");
+  options = Parsed({"images", "copy", "train", "000003", "--to", "node7:7470", "--keep", "1"});
+  EXPECT_EQ(options.name + " " + options.target + " " + options.to, "train 000003 node7:7470");
+  EXPECT_EQ(options.keep, 1);
 }
 
 TEST(ImagesCommandLine, WrongUsageNamesTheVerb) {
@@ -292,7 +295,7 @@ TEST(ImagesCommandLine, WrongUsageNamesTheVerb) {
 }
 
 TEST(ImagesCommandLine, EveryVerbHasHelpWithAnExampleAndJson) {
-  for (const char* verb : {"ls", "show", "verify", "rm", "gc", "export", "import"}) {
+  for (const char* verb : {"ls", "show", "verify", "rm", "gc", "copy", "export", "import"}) {
     CommandLine line;
     CommandLine::Outcome outcome = line.Parse({"images", verb, "--help"});
     EXPECT_EQ(outcome.exit_code, 0);

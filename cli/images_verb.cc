@@ -10,8 +10,9 @@ struct SubVerb {
 };
 
 constexpr SubVerb kSubVerbs[] = {
-    {"ls", ImagesLsVerb}, {"show", ImagesShowVerb},     {"verify", ImagesVerifyVerb}, {"rm", ImagesRmVerb},
-    {"gc", ImagesGcVerb}, {"export", ImagesExportVerb}, {"import", ImagesImportVerb},
+    {"ls", ImagesLsVerb},         {"show", ImagesShowVerb},     {"verify", ImagesVerifyVerb},
+    {"rm", ImagesRmVerb},         {"gc", ImagesGcVerb},         {"copy", ImagesCopyVerb},
+    {"export", ImagesExportVerb}, {"import", ImagesImportVerb},
 };
 
 std::string RemedyOf(const Status& status) {
