@@ -52,7 +52,8 @@ int ReportTaskEnd(const TaskEnd& end, Reporter& reporter) {
       reporter.Note(
           fmt::format("{} was ended by signal {} ({})", end.task, view.signal, strsignal(view.signal)));
   }
-  if (end.expect_managed && !end.managed) reporter.Note(UnmanagedText(end.task));
+  bool ended_itself = view.condition != TaskCondition::kCheckpointed;
+  if (ended_itself && end.expect_managed && !end.managed) reporter.Note(UnmanagedText(end.task));
   return reporter.DoneWith(exit_code, fields, "");
 }
 

@@ -171,8 +171,9 @@ class SlurmLab:
     def logs(self):
         text = ""
         for name in sorted(os.listdir(self.path("log"))):
-            with open(self.path("log", name), encoding="utf-8", errors="replace") as file:
-                text += f"---- {name}\n" + "".join(file.readlines()[-60:])
+            if name.endswith(".log"):
+                with open(self.path("log", name), encoding="utf-8", errors="replace") as file:
+                    text += f"---- {name}\n" + "".join(file.readlines()[-20:])
         return text
 
     def run(self, *command, check=True, env=None, timeout=120):

@@ -1,59 +1,184 @@
-"""Steps of a real Slurm under Stasis: the option of srun and sbatch, and what becomes of a step when Slurm takes its job away."""
+"""Steps of a real Slurm under Stasis: the option of srun and sbatch, what becomes of a step when Slurm takes its job away, and
+agents in an allocation."""
 
+
+import os
 import unittest
 
 import slurm_lab
+
 from slurm_lab import SlurmLab
 from stasis_job import Site, built
 
 GPUS = 2  # of each node; the nodes share the software devices
+CHECKPOINTED = "124"  # exit code of a step that was ended by an image
 
 
-class SlurmCase(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.site = cls.enterClassContext(Site("--gpus", str(GPUS)))
-        plugin = f"required {built('lib/stasis_spank.so')} {built('bin/stasis-step')}"
-        cls.lab = cls.enterClassContext(SlurmLab(nodes=2, gpus=GPUS, plugins=[plugin]))
-
-    @classmethod
-    def enterClassContext(cls, context):
-        value = context.__enter__()
-        cls.addClassCleanup(context.__exit__, None, None, None)
-        return value
-
-    def srun(self, *arguments, **extra):
-        return self.lab.run("srun", *arguments, env=self.site.env(), **extra)
+def setUpModule():
+    global LAB, SITE
+    SITE = Site("--gpus", str(GPUS))
+    unittest.addModuleCleanup(SITE.__exit__, None, None, None)
+    SITE.__enter__()
+    LAB = SlurmLab(nodes=2, gpus=GPUS, plugins=[f"required {built('lib/stasis_spank.so')} {built('bin/stasis-step')}"],
+                   more=[f"RequeueExit={CHECKPOINTED}", "KillWait=20"])
+    unittest.addModuleCleanup(LAB.__exit__, None, None, None)
+    LAB.__enter__()
 
 
-class Option(SlurmCase):
+def tearDownModule():
+    unittest.doModuleCleanups()
+    left = slurm_lab.processes()
+    assert not left, f"still there after everything has been ended: {left}"
+
+
+def srun(*arguments, env=None, **extra):
+    return LAB.run("srun", *arguments, env=env or SITE.env(), **extra)
+
+
+class BatchJob:
+    """A batch job of one line, whose output is kept over its restarts."""
+
+    def __init__(self, line, *options, **env):
+        self.out = LAB.path(f"out-{len(os.listdir(LAB.folder))}")
+        self.number = LAB.submit(line + "\n", "--requeue", "--open-mode=append", "-o", self.out, *options, env=SITE.env(**env))
+
+    def output(self):
+        try:
+            with open(self.out, encoding="utf-8") as file:
+                return file.read()
+        except FileNotFoundError:
+            return ""
+
+    def printed(self):
+        """What its program has printed: neither Slurm nor Stasis."""
+        others = ("stasis:", "srun:", "slurmstepd-", "devices ")
+        return [line for line in self.output().splitlines() if not line.startswith(others)]
+
+    def devices(self):
+        """That it was given by Slurm, each time it was started."""
+        return [line.split()[1] for line in self.output().splitlines() if line.startswith("devices ")]
+
+    def until_printed(self, text):
+        LAB.until(lambda: text in self.output(), f"job {self.number} has not printed {text!r}: {self.output()}")
+
+    def until(self, wanted):
+        try:
+            return LAB.await_job(self.number, wanted)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.output()}") from None
+
+    def requeued(self):
+        return self.until(lambda record: record["Restarts"] == "1" and record["JobState"] in ("PENDING", "RUNNING"))
+
+    def ended(self):
+        record = self.until(lambda record: record["JobState"] in ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL"))
+        return record["JobState"], record["ExitCode"]
+
+
+def program(steps):
+    """Trains so many steps, four a second or so until it is told to hurry."""
+    return [built("samples/ddp_train"), "--steps", str(steps), "--log-every", "1", "--pace-ms", "500"]
+
+
+def undisturbed(steps):
+    return SITE.node.run(*program(steps), PACE_UNTIL="/").stdout.splitlines()
+
+
+def training(name, steps, *options, step=""):
+    """A job that rests between its steps until SITE.hurry(name)."""
+    return BatchJob(f"echo devices $CUDA_VISIBLE_DEVICES\nsrun --stasis {step} {' '.join(program(steps))}", *options,
+                    **SITE.rest(name))
+
+
+class Option(unittest.TestCase):
     def test_a_step_is_a_task(self):
-        result = self.srun("--stasis", "-n1", "--gres=gpu:1", built("samples/vector"), "--rounds", "2")
-        plain = self.site.node.run(built("samples/vector"), "--rounds", "2")
+        result = srun("--stasis", "-n1", "--gres=gpu:1", built("samples/vector"), "--rounds", "2")
+        plain = SITE.node.run(built("samples/vector"), "--rounds", "2")
         lines = [line for line in result.stdout.splitlines() if "device time" not in line]
         self.assertEqual(lines, [line for line in plain.stdout.splitlines() if "device time" not in line])
         self.assertIn("task slurm-", result.stderr)
 
-    def test_the_exit_code_is_the_programs(self):
-        result = self.srun("--stasis", "-n1", "sh", "-c", "exit 7", check=False)
+    def test_exit_code_and_arguments_are_the_programs(self):
+        result = srun("--stasis", "-n1", "sh", "-c", 'echo "[$1]" "$2"; exit 7', "sh", "a  b", "$HOME", check=False)
         self.assertEqual(result.returncode, 7)
+        self.assertEqual(result.stdout, "[a  b] $HOME\n")
 
     def test_several_programs_are_refused(self):
-        self.lab.write("programs", "0 echo a\n1 echo b\n")
-        result = self.srun("--stasis", "-n2", "--multi-prog", self.lab.path("programs"), check=False)
+        LAB.write("programs", "0 echo a\n1 echo b\n")
+        result = srun("--stasis", "-n2", "--multi-prog", LAB.path("programs"), check=False)
         self.assertNotEqual(result.returncode, 0)
         self.assertEqual(result.stdout, "")
         self.assertIn("--multi-prog does not go with --stasis", result.stderr)
 
+    def test_an_unknown_word_is_refused(self):
+        result = srun("--stasis=fast", "-n1", "true", check=False)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("unknown option 'fast'", result.stderr)
+
     def test_without_the_option_nothing_is_different(self):
-        result = self.srun("-n1", "env")
+        result = srun("-n1", "env")
         self.assertNotIn("STASIS_STEP", result.stdout)
         self.assertEqual(result.stderr, "")
 
 
-def tearDownModule():
-    left = slurm_lab.processes()
-    assert not left, f"still there after everything has been ended: {left}"
+class Requeue(unittest.TestCase):
+    """The node n2 is left to the job that runs into its time limit, which Slurm looks at twice a minute."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.limited = training("limited", 400, "--gres=gpu:1", "-w", "n2", "-t", "1", "--signal=USR1@29")
+
+    def test_preempted(self):
+        """And restored on another node, where it gets another device: the job that has taken its place lasts longer."""
+        job = training("preempted", 60, "--gres=gpu:1", "-w", "n1")
+        job.until_printed("step 3 ")
+        other = BatchJob("srun -n1 sleep 600", "-p", "high", "-w", "n1", "--exclusive")
+        self.assertEqual(job.requeued()["JobState"], "PENDING")
+        self.assertIn("Terminated: checkpointing slurm-", job.output())
+        LAB.run("scontrol", "update", f"JobId={job.number}", "ReqNodeList=n2")
+        SITE.hurry("preempted")
+        self.assertEqual(job.ended(), ("COMPLETED", "0:0"))
+        self.assertEqual(LAB.job(job.number)["BatchHost"], "n2")
+        self.assertEqual(LAB.job(other.number)["JobState"], "RUNNING")
+        LAB.run("scancel", other.number)
+        self.assertEqual(job.devices(), ["0", "1"])
+        self.assertEqual(job.printed(), undisturbed(60))
+        self.assertIn("runs again from image", job.output())
+
+    def test_several_tasks(self):
+        job = training("tasks", 60, "--gres=gpu:2", "-n2", "-w", "n1", step="-n2")
+        job.until_printed("step 3 ")
+        LAB.run("scancel", "-s", "USR1", job.number)
+        job.requeued()
+        SITE.hurry("tasks")
+        self.assertEqual(job.ended(), ("COMPLETED", "0:0"))
+        self.assertEqual(sorted(job.printed()), sorted(2 * undisturbed(60)))
+
+    def test_script_as_a_task(self):
+        """Of which Slurm's steps are no part: it starts one after it was restored."""
+        job = BatchJob(f"echo begin; {' '.join(program(60))}; srun -n1 echo end", "--stasis=batch", "--gres=gpu:1", "-w", "n1",
+                       **SITE.rest("script"))
+        job.until_printed("step 3 ")
+        LAB.run("scancel", "--batch", "-s", "TERM", job.number)
+        job.requeued()
+        SITE.hurry("script")
+        self.assertEqual(job.ended(), ("COMPLETED", "0:0"))
+        self.assertEqual(job.printed(), ["begin", *undisturbed(60), "end"])
+
+    def test_signal_is_the_programs_where_no_image_can_be_made(self):
+        job = BatchJob("srun --stasis -n1 sh -c 'trap \"exit 5\" TERM; echo begun; while :; do sleep 0.1; done'",
+                       STASIS_CRIU="/nonexistent")
+        job.until_printed("begun")
+        LAB.run("scancel", "-s", "TERM", job.number)
+        self.assertEqual(job.ended(), ("FAILED", "5:0"))
+        self.assertIn("no image, so the signal is passed on", job.output())
+
+    def test_time_limit(self):
+        self.limited.requeued()
+        self.assertIn("User defined signal 1: checkpointing slurm-", self.limited.output())
+        SITE.hurry("limited")
+        self.assertEqual(self.limited.ended(), ("COMPLETED", "0:0"))
+        self.assertEqual(self.limited.printed(), undisturbed(400))
 
 
 if __name__ == "__main__":
