@@ -144,6 +144,12 @@ class EndKind : public OperationKind {
   bool preempts() const override { return true; }
 };
 
+class BesideKind : public HoldKind {
+ public:
+  using HoldKind::HoldKind;
+  bool beside() const override { return true; }
+};
+
 class OperationsTest : public testing::Test {
  protected:
   void SetUp() override { Open(); }
@@ -154,6 +160,7 @@ class OperationsTest : public testing::Test {
     Operations::Kinds kinds;
     kinds["hold"] = std::make_unique<HoldKind>(hold_);
     kinds["name"] = std::make_unique<NameKind>(hold_);
+    kinds["beside"] = std::make_unique<BesideKind>(hold_);
     kinds["end"] = std::make_unique<EndKind>();
     auto operations = Operations::Start(*database_, registry_, std::move(kinds));
     ASSERT_TRUE(operations.ok()) << operations.status().ToString();
@@ -196,6 +203,29 @@ class OperationsTest : public testing::Test {
   std::unique_ptr<Database> database_;
   std::unique_ptr<Operations> operations_;
 };
+
+TEST_F(OperationsTest, WhatDoesNotTouchTheJobRunsBesideAndWaitsForItsKindAlone) {
+  std::string job = Submit("hold", "a"), first = Submit("beside", "a"), second = Submit("beside", "a");
+  hold_.AwaitBegun(job);
+  hold_.AwaitBegun(first);
+  EXPECT_EQ(registry_.OperationOf("a"), job);
+  EXPECT_EQ(Get(second).state(), v1::OPERATION_STATE_QUEUED);
+  std::string last = Submit("end", "a");  // ends the job's, and nothing else
+  EXPECT_EQ(Await(job).state(), v1::OPERATION_STATE_CANCELLED);
+  EXPECT_EQ(Await(last).state(), v1::OPERATION_STATE_SUCCEEDED);
+  EXPECT_EQ(Get(first).state(), v1::OPERATION_STATE_RUNNING);
+  hold_.Release(first);
+  EXPECT_EQ(Await(first).state(), v1::OPERATION_STATE_SUCCEEDED);
+  hold_.AwaitBegun(second);
+  EXPECT_TRUE(operations_->Cancel(second).ok());
+  EXPECT_EQ(Await(second).state(), v1::OPERATION_STATE_CANCELLED);
+  std::string third = Submit("beside", "a"), waits = Submit("beside", "a");
+  hold_.AwaitBegun(third);
+  EXPECT_TRUE(operations_->Cancel(waits).ok());
+  EXPECT_FALSE(hold_.begun(waits));
+  hold_.Release(third);
+  EXPECT_EQ(Await(third).state(), v1::OPERATION_STATE_SUCCEEDED);
+}
 
 TEST_F(OperationsTest, OneAfterTheOtherOnAJobAndJobsSideBySide) {
   std::string first = Submit("hold", "a"), second = Submit("hold", "a"), other = Submit("hold", "b");

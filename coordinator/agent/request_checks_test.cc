@@ -114,6 +114,20 @@ TEST(RequestChecks, WordsOfNoMeaningAreRefused) {
   Refusal(checkpoint);
 }
 
+TEST(RequestChecks, ACopyNeedsANodeAndAnImageByItsId) {
+  v1::CopyImageRequest copy;
+  copy.set_job("train");
+  EXPECT_NE(Refusal(copy).find("node"), std::string::npos);
+  copy.set_node("n1:7470");
+  EXPECT_TRUE(CheckRequest(copy).ok());
+  copy.set_image("../1");
+  EXPECT_NE(Refusal(copy).find("no id of a checkpoint"), std::string::npos);
+  copy.set_image("000003");
+  EXPECT_TRUE(CheckRequest(copy).ok());
+  copy.set_keep(kMaxCopiesKept + 1);
+  Refusal(copy);
+}
+
 TEST(RequestChecks, SchedulesMustMakeSense) {
   v1::SetScheduleRequest request;
   request.mutable_schedule()->set_job("train");
