@@ -103,6 +103,8 @@ class SlurmLab:
         return self
 
     def __exit__(self, *_):
+        if len(self.daemons) == 2 + len(self.names):
+            self.end_jobs()
         for daemon in reversed(self.daemons):
             daemon.terminate()
         for daemon in reversed(self.daemons):
@@ -112,6 +114,11 @@ class SlurmLab:
                 daemon.kill()
                 daemon.wait()
         self.holder.cleanup()
+
+    def end_jobs(self):
+        """Slurm's daemons leave them running when they end."""
+        self.run("scancel", "--user", "root", check=False)
+        self.until(lambda: not self.run("squeue", "-h").stdout, "jobs do not end")
 
     def path(self, *names):
         return os.path.join(self.folder, *names)

@@ -2,14 +2,18 @@
 agents in an allocation."""
 
 
+import json
 import os
+import subprocess
 import unittest
 
 import slurm_lab
+from agents import Agent, pb
 
 from slurm_lab import SlurmLab
 from stasis_job import Site, built
 
+AGENTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts", "slurm", "stasis-agents.sbatch")
 GPUS = 2  # of each node; the nodes share the software devices
 CHECKPOINTED = "124"  # exit code of a step that was ended by an image
 
@@ -179,6 +183,64 @@ class Requeue(unittest.TestCase):
         SITE.hurry("limited")
         self.assertEqual(self.limited.ended(), ("COMPLETED", "0:0"))
         self.assertEqual(self.limited.printed(), undisturbed(400))
+
+
+class Agents(unittest.TestCase):
+    """One on each node of an allocation, each with a state folder of its own."""
+
+    def setUp(self):
+        folder = os.path.join(SITE.folder.name, "%N")
+        self.env = {**SITE.env(**SITE.rest("agents")), "STASIS_BIN": os.path.dirname(built("bin/stasis")),
+                    "STASIS_STATE_DIR": os.path.join(folder, "state"), "STASIS_RUN_DIR": os.path.join(folder, "run")}
+        self.out = LAB.path("agents")
+        self.number = LAB.run("sbatch", "--parsable", "-N2", f"--gres=gpu:{GPUS}", "-o", self.out, AGENTS,
+                              env=self.env).stdout.strip()
+        self.addCleanup(self.end)
+        self.agents = {name: self.reach(name) for name in LAB.names}
+
+    def end(self):
+        LAB.run("scancel", self.number, check=False)
+        for agent in self.agents.values():
+            agent.close()
+        return LAB.await_job(self.number, lambda record: record["JobState"] == "CANCELLED")
+
+    def on(self, name):
+        """The environment of a command on this node."""
+        return {key: value.replace("%N", name) for key, value in self.env.items()}
+
+    def reach(self, name):
+        agent = Agent(f"unix:{self.on(name)['STASIS_RUN_DIR']}/stasisd.sock")
+        agent.wait_until_ready(60)
+        return agent
+
+    def stasis(self, name, *words):
+        return LAB.run(built("bin/stasis"), *words, env=self.on(name)).stdout
+
+    def test_in_an_allocation(self):
+        self.assertEqual({name: agent.info().name for name, agent in self.agents.items()}, {name: name for name in LAB.names})
+        step = subprocess.Popen(["srun", "--jobid", self.number, "--overlap", "-w", "n1", "-n1", "--stasis", *program(60)],
+                                env={**LAB.env, **self.env}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        first = step.stdout.readline()
+        self.assertEqual(list(self.agents["n2"].jobs()), [])
+        (name, job), = self.agents["n1"].jobs().items()
+        self.assertEqual((name.split(".")[0], job.condition), (f"slurm-{self.number}", pb.CONDITION_RUNNING))
+        self.stasis("n1", "checkpoint", name)
+        SITE.hurry("agents")
+        rest, _ = step.communicate(timeout=120)
+        self.assertEqual(step.returncode, 0)
+        self.assertEqual((first + rest).splitlines(), undisturbed(60))
+
+    def test_the_allocation_ends(self):
+        """What the agent has started is no step of Slurm's, and must be ended with it."""
+        self.env.update(SITE.rest("own"))
+        self.stasis("n2", "run", "--detach", "--name", "own", "--", *program(60))
+        self.agents["n2"].wait_for_output("own", "step 3 ")
+        self.end()
+        state, = json.loads(self.stasis("n2", "ps", "--json"))["tasks"]
+        self.assertEqual((state["name"], state["state"]), ("own", "checkpointed"))
+        SITE.hurry("own")
+        self.stasis("n2", "restore", "own")
+        self.assertEqual(self.stasis("n2", "logs", "own").splitlines(), undisturbed(60))
 
 
 if __name__ == "__main__":
