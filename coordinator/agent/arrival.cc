@@ -49,9 +49,10 @@ Arrival::Arrival(const Parts& parts, HandOverRow row, Taker taker, std::vector<A
 
 Result<std::shared_ptr<Arrival>> Arrival::Make(const Parts& parts, HandOverRow row,
                                                std::vector<Arriving> ranks,
-                                               std::vector<std::vector<int>> gpus) {
+                                               std::vector<std::vector<int>> gpus, std::string from) {
   std::shared_ptr<Arrival> arrival(
       new Arrival(parts, std::move(row), Taker(), std::move(ranks), std::move(gpus)));
+  arrival->from_ = std::move(from);
   ASSIGN_OR_RETURN(std::shared_ptr<Store> store, OpenOrCreateStore(parts.site.folders));
   RETURN_IF_ERROR(arrival->receiving_.Begin(std::move(store)));
   return arrival;

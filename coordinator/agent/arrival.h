@@ -35,12 +35,13 @@ class Arrival {
   // Of an offer that was accepted; `gpus` as in Fit.
   static Result<std::shared_ptr<Arrival>> Make(const Parts& parts, HandOverRow row,
                                                std::vector<Arriving> ranks,
-                                               std::vector<std::vector<int>> gpus);
+                                               std::vector<std::vector<int>> gpus, std::string from = "");
   // Of one that the agent before this one has written down, or (kNone) that nothing is known of.
   static std::shared_ptr<Arrival> Recovered(const Parts& parts, HandOverRow row);
 
   const std::string& job() const { return row_.job; }
   const std::vector<std::string>& tasks() const { return row_.tasks; }
+  const std::string& from() const { return from_; }  // the agent that offered it; "": not known
   // Nothing has been heard of it for so long.
   bool Silent(Duration how_long) const;
   // It is neither on its way nor being restored any more.
@@ -69,7 +70,8 @@ class Arrival {
   const Parts parts_;
   Receiving receiving_;
   const std::vector<std::vector<int>> gpus_;
-  HandOverRow row_;  // job, ranked, tasks are constant; result and record guarded by mutex_
+  std::string from_;  // constant once made
+  HandOverRow row_;   // job, ranked, tasks are constant; result and record guarded by mutex_
 
   std::vector<std::string> images_;  // by rank, once committed; of who hands over
 

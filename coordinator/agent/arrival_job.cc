@@ -110,8 +110,8 @@ bool Runs(const TaskFacts& facts, const std::string& token) {
   if (!facts.exit.is_null()) return true;
   const std::string state = TextField(facts.status, "state"), by = TextField(facts.status, "ended_by");
   if (state == "restoring" || by == "import") return false;
-  if (state == "ended")
-    return by == "cancel" || by == "checkpoint" || TextField(facts.status, "error").empty();
+  // Otherwise than by a verb or by itself, which exit.json would tell, it has ended before it ran.
+  if (state == "ended") return by == "cancel" || by == "checkpoint";
   return true;
 }
 

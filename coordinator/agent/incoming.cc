@@ -168,7 +168,7 @@ Result<v1::OfferReply> Incoming::Offer(const v1::OfferRequest& request) {
   for (v1::Refusal& refusal : fit.refused) *reply.add_refused() = std::move(refusal);
   if (reply.refused_size() > 0) return reply;
   Status accepted = copy ? AcceptCopy(job, std::move(ranks), std::move(fit.gpus))
-                         : Accept(RowOf(job), std::move(ranks), std::move(fit.gpus));
+                         : Accept(RowOf(job), std::move(ranks), std::move(fit.gpus), request.from_agent());
   if (accepted.code() == StatusCode::kAlreadyExists)
     return Refused(job.name, "name", job.name, std::string(accepted.message()));
   if (!accepted.ok()) return accepted;
@@ -196,12 +196,21 @@ std::vector<Incoming::Copy> Incoming::TakeCopiesLocked(const std::string& job) {
   return taken;
 }
 
-Status Incoming::Accept(HandOverRow row, std::vector<Arriving> ranks, std::vector<std::vector<int>> gpus) {
-  ASSIGN_OR_RETURN(auto arrival, Arrival::Make(parts_, row, std::move(ranks), std::move(gpus)));
+// As of an agent that was killed in the middle: nobody else would tell that it is not coming.
+void Incoming::VoidEarlierLocked(const std::string& job, const std::string& from) {
+  for (const auto& [token, there] : arrivals_) {
+    if (there->job() == job && !from.empty() && there->from() == from) (void)there->Ask(Duration::zero());
+  }
+}
+
+Status Incoming::Accept(HandOverRow row, std::vector<Arriving> ranks, std::vector<std::vector<int>> gpus,
+                        const std::string& from) {
+  ASSIGN_OR_RETURN(auto arrival, Arrival::Make(parts_, row, std::move(ranks), std::move(gpus), from));
   std::vector<Copy> given_up;
   {
     std::lock_guard lock(mutex_);
     DropSilentLocked();
+    VoidEarlierLocked(row.job, from);
     RETURN_IF_ERROR(CheckWayLocked(row.job));
     given_up = TakeCopiesLocked(row.job);
     arrivals_[row.token] = std::move(arrival);

@@ -46,7 +46,9 @@ class Incoming {
 
   // Of an offer that fits: takes chunks for `row.token` from now on. kAlreadyExists: the job is on its way.
   // Copies of it that are on their way are given up: they would be older.
-  Status Accept(HandOverRow row, std::vector<Arriving> ranks, std::vector<std::vector<int>> gpus);
+  // `from`: the agent that offers it; an offer of its own that it has not made use of is void from now on.
+  Status Accept(HandOverRow row, std::vector<Arriving> ranks, std::vector<std::vector<int>> gpus,
+                const std::string& from = "");
   // The same of an image of it, by `job.token`.
   Status AcceptCopy(ArrivedJob job, std::vector<Arriving> ranks, std::vector<std::vector<int>> gpus);
   // Returns when all is found out that the agent before this one has left.
@@ -63,6 +65,7 @@ class Incoming {
   // kNotFound: nothing is on its way by that token.
   Result<std::shared_ptr<Receiving>> FindReceiving(const std::string& token);
   void DropSilentLocked();
+  void VoidEarlierLocked(const std::string& job, const std::string& from);
   // What the rest of Accept() and AcceptCopy() needs: room, and no migration of the job.
   Status CheckWayLocked(const std::string& job) const;
   std::vector<Copy> TakeCopiesLocked(const std::string& job);

@@ -301,8 +301,8 @@ TEST_F(IncomingTest, WhatCannotBeRestoredIsReturnedAndNothingStays) {
 
 // What an agent that was killed in the middle has left, by what the task's files say.
 TEST_F(IncomingTest, AfterAKillTheFilesDecide) {
-  TaskPaths never(site_.folders, "never"), ended(site_.folders, "ended");
-  for (const TaskPaths& paths : {never, ended}) {
+  TaskPaths never(site_.folders, "never"), ended(site_.folders, "ended"), half(site_.folders, "half");
+  for (const TaskPaths& paths : {never, ended, half}) {
     ASSERT_OK(MakeFolders(paths.folder));
     ASSERT_OK(WriteJson(paths.File("task.json"), TaskJson(paths.name)));
     ASSERT_OK(WriteJson(paths.File("status.json"), {{"state", "ended"}, {"ended_by", "import"}}));
@@ -310,11 +310,14 @@ TEST_F(IncomingTest, AfterAKillTheFilesDecide) {
   }
   ASSERT_OK(WriteJson(ended.File("exit.json"), {{"version", 1}, {"exit_code", 0}}));
   ASSERT_OK(WriteJson(ended.File("status.json"), {{"state", "ended"}, {"error", ""}}));
+  // A ghost that was killed at the restore, as its successor has found the task.
+  ASSERT_OK(WriteJson(half.File("status.json"), {{"state", "ended"}, {"ended_by", ""}, {"error", ""}}));
   WriteUndecided("token-nowhere", "nowhere");
   Begin();
   incoming_->AwaitProbes();
   EXPECT_EQ(Ask("token-never"), v1::OUTCOME_KIND_NOT_TAKEN);
   EXPECT_EQ(Ask("token-ended"), v1::OUTCOME_KIND_RUNS);
+  EXPECT_EQ(Ask("token-half"), v1::OUTCOME_KIND_NOT_TAKEN);
   EXPECT_EQ(Ask("token-nowhere"), v1::OUTCOME_KIND_NOT_TAKEN);
   EXPECT_TRUE(Exists(ended.folder));
   EXPECT_FALSE(Exists(never.folder));
@@ -327,6 +330,16 @@ TEST_F(IncomingTest, WhatIsSilentIsForgotten) {
   clock_.now_ms += 3 * 60 * 1000;
   ASSERT_OK(incoming_->Accept({"third", "train", false, {"train"}, Taker::Record::kNone, {}}, {}, {}));
   EXPECT_EQ(HandOver(token).kind(), v1::OUTCOME_KIND_NOT_TAKEN);
+}
+
+TEST_F(IncomingTest, AnOfferReplacesAnEarlierOneOfTheSameAgent) {
+  const auto accept = [this](const char* token, const char* from) {
+    return incoming_->Accept({token, "train", false, {"train"}, Taker::Record::kNone, {}}, {}, {}, from);
+  };
+  ASSERT_OK(accept("first", "one"));
+  EXPECT_EQ(accept("others", "two").code(), StatusCode::kAlreadyExists);
+  ASSERT_OK(accept("second", "one"));
+  EXPECT_EQ(HandOver("first").kind(), v1::OUTCOME_KIND_NOT_TAKEN);
 }
 
 TEST_F(IncomingTest, MalformedOffersAreRefused) {
