@@ -4,6 +4,7 @@ agents in an allocation."""
 
 import json
 import os
+import signal
 import subprocess
 import unittest
 
@@ -11,6 +12,7 @@ import slurm_lab
 from agents import Agent, pb
 
 from slurm_lab import SlurmLab
+from softgpu import die_with_parent
 from stasis_job import Site, built
 
 AGENTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts", "slurm", "stasis-agents.sbatch")
@@ -169,6 +171,17 @@ class Requeue(unittest.TestCase):
         self.assertEqual(job.ended(), ("COMPLETED", "0:0"))
         self.assertEqual(job.printed(), ["begin", *undisturbed(60), "end"])
 
+    def test_killed_step_leaves_nothing(self):
+        """The command that stays with the task can do nothing about it, and Slurm does not know the task as its descendant."""
+        job = training("killed", 60, "-w", "n1")
+        job.until_printed("step 3 ")
+        name = f"slurm-{job.number}.0.0"
+        command, = [pid for pid, command in slurm_lab.processes() if f"run --embedded --name {name} " in command]
+        os.kill(command, signal.SIGKILL)
+        self.assertEqual(job.ended(), ("FAILED", f"{128 + signal.SIGKILL}:0"))
+        task, = [task for task in SITE.tasks() if task["name"] == name]
+        self.assertEqual(task["state"], "killed")
+
     def test_signal_is_the_programs_where_no_image_can_be_made(self):
         job = BatchJob("srun --stasis -n1 sh -c 'trap \"exit 5\" TERM; echo begun; while :; do sleep 0.1; done'",
                        STASIS_CRIU="/nonexistent")
@@ -241,6 +254,70 @@ class Agents(unittest.TestCase):
         SITE.hurry("own")
         self.stasis("n2", "restore", "own")
         self.assertEqual(self.stasis("n2", "logs", "own").splitlines(), undisturbed(60))
+
+
+class Cluster(unittest.TestCase):
+    """A scheduler whose nodes are those of an allocation, as long as that lasts."""
+
+    def setUp(self):
+        self.socket = os.path.join(SITE.folder.name, "schedd.sock")
+        folder = os.path.join(SITE.folder.name, "cluster", "%N")
+        self.env = {**SITE.env(**SITE.rest("cluster")), "STASIS_SCHEDULER": f"unix:{self.socket}"}
+        self.node_env = {**self.env, "STASIS_BIN": os.path.dirname(built("bin/stasis")),
+                         "STASIS_STATE_DIR": os.path.join(folder, "state"), "STASIS_RUN_DIR": os.path.join(folder, "run")}
+        with open(LAB.path("log", "schedd.log"), "w", encoding="utf-8") as log:
+            self.schedd = subprocess.Popen([built("bin/stasis-schedd"), "--state", LAB.path("schedd"), "--listen",
+                                            f"unix:{self.socket}"], env=self.env, stdin=subprocess.DEVNULL, stdout=log,
+                                           stderr=log, preexec_fn=die_with_parent)
+        self.addCleanup(self.schedd.wait)
+        self.addCleanup(self.schedd.terminate)
+        LAB.until(lambda: os.path.exists(self.socket), "stasis-schedd does not come up")
+        self.stasis("tenants", "set", "a", "1")
+
+    def stasis(self, *words):
+        return json.loads(LAB.run(built("bin/stasis"), *words, "--json", env=self.env).stdout)
+
+    def allocate(self):
+        """Nodes for the scheduler; the number of Slurm's job."""
+        number = LAB.run("sbatch", "--parsable", "-N2", f"--gres=gpu:{GPUS}", "-o", LAB.path("cluster"), AGENTS,
+                         "--join", f"unix:{self.socket}", env=self.node_env).stdout.strip()
+        LAB.until(lambda: [node["reachable"] and not node["draining"] for node in self.stasis("nodes")["nodes"]] == [True, True],
+                  "the nodes do not join")
+        return number
+
+    def end(self, number):
+        LAB.run("scancel", number)
+        LAB.until(lambda: not LAB.run("squeue", "-h", "-j", number).stdout, "the allocation does not end")
+
+    def on_nodes(self, *words):
+        """What a command says on each node."""
+        return [LAB.run(built("bin/stasis"), *words, check=False,
+                        env={key: value.replace("%N", name) for key, value in self.node_env.items()}).stdout
+                for name in LAB.names]
+
+    def output(self):
+        """The whole of it, where the job is now."""
+        return max(self.on_nodes("logs", "--embedded", "long"), key=len)
+
+    def tasks(self):
+        return [task for answer in self.on_nodes("ps", "--embedded", "--all", "--json") for task in json.loads(answer)["tasks"]]
+
+    def queued(self):
+        job, = self.stasis("queue", "--all")["jobs"]
+        return job
+
+    def test_jobs_outlive_allocations(self):
+        allocation = self.allocate()
+        LAB.run(built("bin/stasis"), "submit", "--name", "long", "--tenant", "a", "--", *program(60), env=self.env)
+        LAB.until(lambda: "step 3 " in self.output(), "the job does not run")
+        self.end(allocation)
+        self.assertEqual([task["state"] for task in self.tasks() if task["name"] == "long"], ["checkpointed"])
+        allocation = self.allocate()
+        SITE.hurry("cluster")
+        LAB.until(lambda: self.queued()["state"] == "done", "the job does not come to its end")
+        self.assertEqual(self.queued()["restarts"], 1)
+        self.assertEqual(self.output().splitlines(), undisturbed(60))
+        self.end(allocation)
 
 
 if __name__ == "__main__":
