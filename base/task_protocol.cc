@@ -228,11 +228,27 @@ Result<std::vector<TaskRange>> DecodeTaskRanges(std::span<const std::byte> paylo
   return ranges;
 }
 
+std::vector<std::byte> Encode(const TaskProgress& progress) {
+  PayloadWriter out;
+  out.U64(progress.iterations);
+  out.U64(progress.launches);
+  return out.Take();
+}
+
 std::vector<std::byte> Encode(const TaskClose& close) {
   PayloadWriter out;
   out.U32(close.deadline_ms);
   out.U32(close.wait_low_ms);
   return out.Take();
+}
+
+Result<TaskProgress> DecodeTaskProgress(std::span<const std::byte> payload) {
+  PayloadReader in(payload);
+  TaskProgress progress;
+  progress.iterations = in.U64();
+  progress.launches = in.U64();
+  RETURN_IF_ERROR(Finish(in, "progress"));
+  return progress;
 }
 
 Result<TaskClose> DecodeTaskClose(std::span<const std::byte> payload) {

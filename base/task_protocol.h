@@ -7,6 +7,7 @@
 //   state     request       -> state       payload of the request            payload of kOk
 //   any       kHello        -> same        u32 kTaskProtocolVersion          TaskHello
 //   any       kStatus       -> same        -                                 TaskStatus
+//   any       kProgress     -> same        -                                 TaskProgress
 //   Running,  kClose        -> Quiescing   TaskClose                         CutReport (base/rank_protocol.h)
 //   Quiescing
 //   Quiescing kCut          -> same        TaskCut (base/rank_protocol.h)    CutReport
@@ -122,6 +123,7 @@ enum class TaskMessage : uint32_t {
   kRejoin = 16,
   kResume = 17,
   kSnapshotDone = 18,
+  kProgress = 19,
   kOk = 100,
   kError = 101,
 };
@@ -198,6 +200,13 @@ struct TaskStatus {
   uint64_t ignored_notes = 0;  // its notes that made no sense
 };
 
+// How far the program has come since it began: both ascend, also over a restore.
+struct TaskProgress {
+  uint64_t iterations = 0;  // boundaries that the program has told through include/stasis/memory.h
+  uint64_t launches = 0;    // of kernels and graphs, by all threads
+  bool operator==(const TaskProgress&) const = default;
+};
+
 // Properties of physical memory that whoever makes it anew asks for.
 inline constexpr uint32_t kTraitCompressed = 1;  // CU_MEM_ALLOCATION_COMP_GENERIC
 inline constexpr uint32_t kTraitRdma = 2;        // CUmemAllocationProp::gpuDirectRDMACapable
@@ -260,6 +269,7 @@ struct TaskAttach {
 // Encoding; each Decode checks every bound and fails with kCorrupt.
 std::vector<std::byte> Encode(const TaskHello& hello);
 std::vector<std::byte> Encode(const TaskStatus& status);
+std::vector<std::byte> Encode(const TaskProgress& progress);
 std::vector<std::byte> Encode(const TaskError& error);
 std::vector<std::byte> Encode(const TaskAttach& attach);
 std::vector<std::byte> Encode(const std::vector<TaskExtent>& extents);
@@ -269,6 +279,7 @@ std::vector<std::byte> Encode(const TaskQuiesced& quiesced);
 std::vector<std::byte> Encode(const TaskResume& resume);
 Result<TaskHello> DecodeTaskHello(std::span<const std::byte> payload);
 Result<TaskStatus> DecodeTaskStatus(std::span<const std::byte> payload);
+Result<TaskProgress> DecodeTaskProgress(std::span<const std::byte> payload);
 Result<TaskError> DecodeTaskError(std::span<const std::byte> payload);
 Result<TaskAttach> DecodeTaskAttach(std::span<const std::byte> payload);
 Result<std::vector<TaskExtent>> DecodeTaskExtents(std::span<const std::byte> payload);

@@ -119,6 +119,12 @@ TEST(TaskProtocolTest, EmptyUnsortedAndOverlappingRangesAreCorrupt) {
 }
 
 TEST(TaskProtocolTest, CloseQuiescedAndResumeComeBackWhole) {
+  const TaskProgress progress{17, 1ull << 40};
+  Result<TaskProgress> got_progress = DecodeTaskProgress(Encode(progress));
+  ASSERT_TRUE(got_progress.ok());
+  EXPECT_EQ(*got_progress, progress);
+  ExpectEveryPrefixRefused(progress, DecodeTaskProgress);
+
   const TaskClose close{20000, 500};
   Result<TaskClose> got_close = DecodeTaskClose(Encode(close));
   ASSERT_TRUE(got_close.ok());

@@ -42,8 +42,9 @@ struct GateSide {
 };
 
 struct GateThread {
-  GateSide driver;   // numbers are those of Fn
-  GateSide library;  // numbers are those of LibraryFn
+  GateSide driver;                    // numbers are those of Fn
+  GateSide library;                   // numbers are those of LibraryFn
+  std::atomic<uint64_t> launches{0};  // written by the thread alone
   ThreadRecord* record = nullptr;
   bool unlisted = false;  // known to nobody: its key destructor has run, or it is the control thread
 };
@@ -90,6 +91,14 @@ class GateScope {
   const bool outermost_;
   bool bypass_ = false;
 };
+
+// One more launch of the calling thread; costs an addition to memory that is its own.
+inline __attribute__((always_inline)) void CountLaunch() {
+  std::atomic<uint64_t>& launches = internal::t_gate.launches;
+  launches.store(launches.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+// Of all threads, also of those that have ended.
+uint64_t LaunchCount();
 
 // Whether the calling thread is inside: then its calls go through even a shut gate.
 inline bool InsideGate() { return internal::t_gate.driver.inside.load(std::memory_order_relaxed) != 0; }

@@ -283,5 +283,29 @@ TEST(Gate, WorksWithoutMembarrier) {
   EXPECT_EQ(StatusOfChild(child), 0);
 }
 
+TEST(Launches, OfAllThreadsAlsoOfThoseThatHaveEnded) {
+  const uint64_t before = LaunchCount();
+  constexpr uint64_t kEach = 1000;
+  Event counted, end;
+  auto launch = [] {
+    for (uint64_t i = 0; i < kEach; ++i) {
+      const GateScope gate(Fn::cuLaunchKernel);
+      CountLaunch();
+    }
+  };
+  std::thread lives([&] {
+    launch();
+    counted.Set();
+    end.Wait();
+  });
+  std::thread(launch).join();
+  std::thread(launch).join();
+  EXPECT_TRUE(counted.Wait());
+  EXPECT_EQ(LaunchCount() - before, 3 * kEach);
+  end.Set();
+  lives.join();
+  EXPECT_EQ(LaunchCount() - before, 3 * kEach);
+}
+
 }  // namespace
 }  // namespace stasis

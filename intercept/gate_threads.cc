@@ -38,6 +38,7 @@ using internal::ThreadRecord;
 constinit std::mutex g_list_mutex;
 constinit ThreadRecord* g_list = nullptr;  // guarded by g_list_mutex
 constinit uint32_t g_thread_count = 0;     // guarded by g_list_mutex
+constinit uint64_t g_ended_launches = 0;   // of threads that are on the list no more; guarded by g_list_mutex
 
 enum class Barrier : uint8_t { kUnknown, kMembarrier, kFences };
 constinit std::atomic<Barrier> g_barrier{Barrier::kUnknown};
@@ -58,6 +59,7 @@ void Unlink(ThreadRecord* record) {
   (record->previous != nullptr ? record->previous->next : g_list) = record->next;
   if (record->next != nullptr) record->next->previous = record->previous;
   --g_thread_count;
+  g_ended_launches += record->thread->launches.exchange(0, std::memory_order_relaxed);
 }
 
 void NeverFast() {
@@ -184,6 +186,14 @@ uint32_t GateThreadCount() {
   return g_thread_count;
 }
 
+uint64_t LaunchCount() {
+  std::lock_guard<std::mutex> lock(g_list_mutex);
+  uint64_t launches = g_ended_launches;
+  for (ThreadRecord* record = g_list; record != nullptr; record = record->next)
+    launches += record->thread->launches.load(std::memory_order_relaxed);
+  return launches;
+}
+
 std::vector<replay::ThreadObjects*> AllThreadObjects() {
   std::vector<replay::ThreadObjects*> objects;
   std::lock_guard<std::mutex> lock(g_list_mutex);
@@ -204,6 +214,8 @@ void ResetGateThreadsAfterFork() {
   new (&g_list_mutex) std::mutex;
   g_list = nullptr;
   g_thread_count = 0;
+  g_ended_launches = 0;
+  t_gate.launches.store(0, std::memory_order_relaxed);
   g_barrier.store(Barrier::kUnknown, std::memory_order_relaxed);
   // The child has one thread; whatever its record says belongs to a thread of the parent.
   if (t_gate.record != nullptr) pthread_setspecific(g_key, nullptr);

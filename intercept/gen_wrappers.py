@@ -58,6 +58,10 @@ SEEN_THROUGH = {
         "cuGraphicsMapResources", "cuGraphicsUnmapResources"},
 }
 
+# Counted as progress of the program (TaskProgress).
+LAUNCHES = {"cuLaunch", "cuLaunchGrid", "cuLaunchGridAsync", "cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel",
+            "cuLaunchCooperativeKernelMultiDevice", "cuGraphLaunch"}
+
 # Exported beside the driver's functions: include/stasis/memory.h looks for them.
 NOTES = ("stasis_note_alloc", "stasis_note_free", "stasis_note_iteration")
 
@@ -190,6 +194,8 @@ def hook_body(name, parameters):
 def wrapper(name, kind, parameters):
     body = hook_body(name, parameters) if kind in HOOKS else translated_body(name, kind, parameters)
     lines = [f"STASIS_EXPORT CUresult {name}({signature(parameters)}) {{", f"  const GateScope gate(Fn::{name});"]
+    if base_name(name) in LAUNCHES:
+        lines.append("  CountLaunch();")
     return "\n".join(lines + ["  " + line for line in body] + ["}"]) + "\n"
 
 

@@ -120,6 +120,8 @@ TaskServer::Reply TaskServer::Dispatch(Message& request) {
       return Hello(request);
     case TaskMessage::kStatus:
       return ReportStatus();
+    case TaskMessage::kProgress:
+      return ReportProgress();
     case TaskMessage::kClose:
       return Close(request);
     case TaskMessage::kCut:
@@ -243,6 +245,11 @@ TaskServer::Reply TaskServer::ReportStatus() {
   replay::FillStatus(&status);
   vmm::FillStatus(&status);
   return {{}, Encode(status), {}, {}};
+}
+
+// Takes no lock that a call of the program holds for longer than it takes to note something.
+TaskServer::Reply TaskServer::ReportProgress() {
+  return {{}, Encode(TaskProgress{vmm::ActiveMemory::Get().Iterations(), LaunchCount()}), {}, {}};
 }
 
 TaskServer::Reply TaskServer::Close(const Message& request) {

@@ -43,6 +43,7 @@ class TaskServer {
   Reply Dispatch(Message& request);
   Reply Hello(const Message& request);
   Reply ReportStatus();
+  Reply ReportProgress();
   Reply Close(const Message& request);
   Status StopAtLowPoint(const TaskClose& close);
   Status ShutLibraries(const Deadline& deadline, CutReport* report, std::vector<TaskBlocker>* blockers);

@@ -91,6 +91,11 @@ void ActiveMemory::FillStatus(TaskStatus* status) const {
   status->ignored_notes = ignored_notes_;
 }
 
+uint64_t ActiveMemory::Iterations() const {
+  const std::lock_guard lock(mutex_);
+  return cycle_.boundaries();
+}
+
 void ActiveMemory::Watch(Reached reached, void* context) {
   const std::lock_guard lock(mutex_);
   reached_ = reached;

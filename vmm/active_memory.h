@@ -38,6 +38,8 @@ class ActiveMemory {
   std::vector<TaskRange> Ranges() const;
   std::optional<MemoryCycle::Learned> Learn() const;
   void FillStatus(TaskStatus* status) const;
+  // Boundaries that the program has told.
+  uint64_t Iterations() const;
 
   // Called under the lock by the thread whose allocation, free or note has led to the low point, to shut the
   // gate; then freezes. False when the program cannot be stopped there; then the next one counts.

@@ -94,8 +94,10 @@ Status Agent::BeginServer() {
   writers_.emplace(kWriters, kMostWaiting);
   watches_.emplace(*registry_);
   ASSIGN_OR_RETURN(logs_, LogHub::Start(site_, *registry_, *readers_));
+  progress_.emplace(*registry_, [this](const v1::Rank& rank) { return AskProgress(site_.folders, rank); });
   service_.emplace(AgentParts{site_, &*gate_, audit_.get(), fence_.get(), registry_.get(), operations_.get(),
-                              &schedules_, &*node_, &*watches_, logs_.get(), &*readers_, &*writers_});
+                              &schedules_, &*node_, &*progress_, &*watches_, logs_.get(), &*readers_,
+                              &*writers_});
   v1::NodeInfo info = node_->Info();
   v1::HelloReply hello;
   hello.set_api(info.api());

@@ -18,6 +18,7 @@
 #include "coordinator/agent/node_facts.h"
 #include "coordinator/agent/operations.h"
 #include "coordinator/agent/peer_service.h"
+#include "coordinator/agent/progress_book.h"
 #include "coordinator/agent/registry.h"
 #include "coordinator/agent/schedule_slot.h"
 #include "coordinator/agent/service.h"
@@ -74,6 +75,7 @@ class Agent {
   std::optional<WorkerPool> writers_;
   std::optional<WatchHub> watches_;
   std::unique_ptr<LogHub> logs_;
+  std::optional<ProgressBook> progress_;
   std::optional<AgentService> service_;
   std::optional<PeerService> peers_;
   std::unique_ptr<RpcServer> server_;

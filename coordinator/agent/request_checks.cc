@@ -19,6 +19,7 @@ namespace {
 
 constexpr uint32_t kDayMs = 24 * 60 * 60 * 1000;
 constexpr uint32_t kMaxAttempts = 1000;
+constexpr uint32_t kMaxWindowMs = 10 * 60 * 1000;
 constexpr uint32_t kMaxGpuOrdinal = 65535;
 constexpr size_t kMaxCron = 256;
 constexpr size_t kMaxEndpointText = 300;
@@ -91,6 +92,13 @@ Status CheckRequest(const v1::LogsRequest& request) {
 }
 
 Status CheckRequest(const v1::ImagesRequest& request) { return CheckOptionalName(request.job()); }
+
+Status CheckRequest(const v1::ProgressRequest& request) {
+  RETURN_IF_ERROR(
+      CheckAtMost("the number of jobs", static_cast<uint64_t>(request.jobs_size()), kMaxRequestStrings));
+  for (const std::string& job : request.jobs()) RETURN_IF_ERROR(CheckTaskName(job));
+  return CheckAtMost("window_ms", request.window_ms(), kMaxWindowMs);
+}
 
 Status CheckRequest(const v1::RunRequest& request) {
   RETURN_IF_ERROR(CheckChange(request.change()));

@@ -20,6 +20,7 @@ Status CheckRequest(const v1::ListRequest& request);
 Status CheckRequest(const v1::WatchRequest& request);
 Status CheckRequest(const v1::LogsRequest& request);
 Status CheckRequest(const v1::ImagesRequest& request);
+Status CheckRequest(const v1::ProgressRequest& request);
 Status CheckRequest(const v1::RunRequest& request);
 Status CheckRequest(const v1::PauseRequest& request);
 Status CheckRequest(const v1::ResumeRequest& request);

@@ -63,7 +63,8 @@ constexpr void (*kKinds[])(std::string_view) = {Try<InfoRequest>,
                                                 Try<CancelOperationRequest>,
                                                 Try<SetScheduleRequest>,
                                                 Try<ListSchedulesRequest>,
-                                                Try<CopyImageRequest>};
+                                                Try<CopyImageRequest>,
+                                                Try<ProgressRequest>};
 
 }  // namespace
 

@@ -155,6 +155,12 @@ AgentService::Reactor* AgentService::Images(Context* context, const v1::ImagesRe
   });
 }
 
+AgentService::Reactor* AgentService::Progress(Context* context, const v1::ProgressRequest* request,
+                                              v1::ProgressResponse* response) {
+  return Look(context, {"progress", Access::kRead, ""}, *request,
+              [this, request, response] { return Into(parts_.progress->Answer(*request), response); });
+}
+
 AgentService::Reactor* AgentService::Run(Context* context, const v1::RunRequest* request,
                                          v1::Operation* response) {
   return Submit(context, "run", request->name(), *request, response);

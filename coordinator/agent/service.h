@@ -11,6 +11,7 @@
 #include "coordinator/agent/log_hub.h"
 #include "coordinator/agent/node_facts.h"
 #include "coordinator/agent/operations.h"
+#include "coordinator/agent/progress_book.h"
 #include "coordinator/agent/registry.h"
 #include "coordinator/agent/schedule_slot.h"
 #include "coordinator/agent/watch_hub.h"
@@ -30,6 +31,7 @@ struct AgentParts {
   Operations* operations = nullptr;
   ScheduleSlot* schedules = nullptr;
   NodeFacts* node = nullptr;
+  ProgressBook* progress = nullptr;
   WatchHub* watches = nullptr;
   LogHub* logs = nullptr;
   WorkerPool* readers = nullptr;  // for what only looks
@@ -51,6 +53,8 @@ class AgentService final : public v1::Agent::CallbackService {
   Reactor* List(Context* context, const v1::ListRequest* request, v1::ListResponse* response) override;
   Writer<v1::WatchEvent>* Watch(Context* context, const v1::WatchRequest* request) override;
   Writer<v1::LogChunk>* Logs(Context* context, const v1::LogsRequest* request) override;
+  Reactor* Progress(Context* context, const v1::ProgressRequest* request,
+                    v1::ProgressResponse* response) override;
   Reactor* Images(Context* context, const v1::ImagesRequest* request, v1::ImagesResponse* response) override;
 
   Reactor* Run(Context* context, const v1::RunRequest* request, v1::Operation* response) override;

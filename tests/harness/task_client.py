@@ -18,7 +18,7 @@ WAKE_VALUE = 0x5354415349530001
 WAKE_SIGNAL = 64 - 3  # SIGRTMAX - 3
 
 (HELLO, STATUS, CLOSE, CUT, DRAIN, HOLD, GIVE_UP, HANDOVER, ACTIVE, RELEASE, PREPARE_DUMP, ATTACH, IMPORT, REBUILD, COMMS,
- REJOIN, RESUME, SNAPSHOT_DONE) = range(1, 19)
+ REJOIN, RESUME, SNAPSHOT_DONE, PROGRESS) = range(1, 20)
 OK, ERROR = 100, 101
 STATES = ["running", "quiescing", "drained", "quiesced", "released", "deaf", "attaching"]
 RECONSTRUCT, DRIVER_CHECKPOINT = 0, 1
@@ -186,6 +186,10 @@ class TaskClient:
             status[field] = reader.take("Q")
         reader.finish()
         return status
+
+    def progress(self):
+        """(iterations, launches)"""
+        return struct.unpack("=QQ", self.request(PROGRESS)[0])
 
     def shut(self, deadline_ms=20000, wait_low_ms=0):
         """kClose: what the ranks have issued."""

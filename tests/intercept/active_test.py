@@ -208,6 +208,7 @@ class LowPointTest(ActiveTest):
         self.assertEqual(kind, OK)
         self.assertTrue(task.stand_still(cut_report(payload))["at_low"])
         self.assertEqual(task.status()["iterations"], 1)
+        self.assertEqual(task.progress()[0], 1)
         task.go_on()
         program.send("check")
         program.expect("looping")

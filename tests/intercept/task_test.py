@@ -198,6 +198,19 @@ class ReleaseTest(CounterCase):
         self.assertEqual(counter.answer(), "4")
         self.assertEqual(counter.task.hello()["generation"], 1)
 
+    def test_progress_is_counted_before_and_after(self):
+        counter = self.counter()
+        iterations, launches = counter.task.progress()
+        self.assertEqual(iterations, 0)
+        for _ in range(3):
+            counter.ask("inc")
+        self.assertEqual(counter.task.progress(), (0, launches + 3))
+        extents = counter.task.pause()
+        self.assertEqual(counter.task.progress(), (0, launches + 3))
+        counter.task.unpause(extents, counter.driver)
+        counter.ask("inc")
+        self.assertEqual(counter.task.progress(), (0, launches + 4))
+
     def test_released_process_waits_for_the_next_ghost(self):
         counter = self.counter()
         counter.ask("inc")
