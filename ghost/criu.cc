@@ -4,8 +4,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 
 #include "base/files.h"
 #include "ghost/child.h"
@@ -20,15 +22,24 @@ constexpr char kFreezeTimeout[] = "30";
 constexpr char kGhostLimit[] = "1G";
 constexpr size_t kMaxLog = 256 << 20;
 
+// In a user namespace other than the first one its root is not that of the machine, and some of what CRIU
+// otherwise insists on (buffers of sockets beyond their limit, for one) is not allowed.
+bool InUserNamespace() {
+  Result<std::string> map = ReadFile("/proc/self/uid_map", 4096);
+  return map.ok() && !IsWholeIdMap(*map);
+}
+
 std::vector<std::string> CommonOptions(const std::string& criu, const char* verb, const std::string& images,
                                        const std::string& work, const std::string& log) {
-  return {criu,           verb,
-          "-D",           images,
-          "-W",           work,
-          "-o",           log,
-          "-v4",          "--manage-cgroups=ignore",
-          "--file-locks", "--ghost-limit",
-          kGhostLimit};
+  std::vector<std::string> argv = {criu,           verb,
+                                   "-D",           images,
+                                   "-W",           work,
+                                   "-o",           log,
+                                   "-v4",          "--manage-cgroups=ignore",
+                                   "--file-locks", "--ghost-limit",
+                                   kGhostLimit};
+  if (InUserNamespace()) argv.push_back("--unprivileged");
+  return argv;
 }
 
 Result<std::string> FindInPath() {
@@ -52,6 +63,13 @@ void SpareFromOutOfMemory(pid_t pid) {
 }
 
 }  // namespace
+
+bool IsWholeIdMap(const std::string& map) {
+  std::istringstream text(map);
+  uint64_t inside = 1, outside = 1, count = 0;
+  text >> inside >> outside >> count;
+  return text && inside == 0 && outside == 0 && count == UINT32_MAX;
+}
 
 Result<std::string> FindCriu(const std::string& option) {
   const char* variable = std::getenv("STASIS_CRIU");

@@ -87,6 +87,14 @@ class ImageBuilder {
   std::string bytes_;
 };
 
+TEST(CriuOptionsTest, TheFirstUserNamespaceIsKnownByItsMap) {
+  EXPECT_TRUE(IsWholeIdMap("         0          0 4294967295\n"));
+  EXPECT_FALSE(IsWholeIdMap("         0       1000          1\n"));
+  EXPECT_FALSE(IsWholeIdMap("         0     100000      65536\n"));
+  EXPECT_FALSE(IsWholeIdMap("      1000       1000          1\n"));
+  EXPECT_FALSE(IsWholeIdMap(""));
+}
+
 TEST(CriuFilesTest, SizesAndPositionsAreRead) {
   ImageBuilder image;
   image.Regular("tmp/data", 2, 5, 1000);

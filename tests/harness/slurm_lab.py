@@ -117,7 +117,7 @@ class SlurmLab:
 
     def end_jobs(self):
         """Slurm's daemons leave them running when they end."""
-        self.run("scancel", "--user", "root", check=False)
+        self.run("scancel", *self.run("squeue", "-h", "-o", "%A").stdout.split(), check=False)
         self.until(lambda: not self.run("squeue", "-h").stdout, "jobs do not end")
 
     def path(self, *names):
@@ -191,12 +191,12 @@ class SlurmLab:
             raise AssertionError(f"{' '.join(map(str, command))}: {result.returncode}\n{result.stdout}\n{result.stderr}")
         return result
 
-    def submit(self, script, *options, env=None):
-        """A batch job of these lines; its id."""
+    def submit(self, script, *options, become=(), env=None):
+        """A batch job of these lines; its id. `become`: a command that makes another user of who submits it."""
         file = self.path(f"job-{time.monotonic_ns()}.sh")
         with open(file, "w", encoding="utf-8") as text:
             text.write("#!/bin/bash\n" + script)
-        return self.run("sbatch", "--parsable", *options, file, env=env).stdout.strip()
+        return self.run(*become, "sbatch", "--parsable", *options, file, env=env).stdout.strip()
 
     def job(self, number):
         """What the controller has on record of a job, as `scontrol` prints it."""

@@ -4,8 +4,10 @@ agents in an allocation."""
 
 import json
 import os
+import shutil
 import signal
 import subprocess
+import tempfile
 import unittest
 
 import slurm_lab
@@ -16,19 +18,45 @@ from softgpu import die_with_parent
 from stasis_job import Site, built
 
 AGENTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts", "slurm", "stasis-agents.sbatch")
+AS_USER = ("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups")
 GPUS = 2  # of each node; the nodes share the software devices
 CHECKPOINTED = "124"  # exit code of a step that was ended by an image
 
 
+class Tools:
+    """What Slurm's users need of the build, where all of them can read it."""
+
+    FILES = ("bin/stasis", "bin/stasis-init", "bin/stasis-ghost", "bin/stasis-step", "bin/softgpud", "lib/libstasis.so",
+             "lib/softgpu", "lib/stasis_spank.so", "samples/ddp_train")
+
+    def __enter__(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="stasis-tools-")
+        os.chmod(self.folder.name, 0o755)
+        for name in self.FILES:
+            os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
+            copy = shutil.copytree if os.path.isdir(built(name)) else shutil.copy2
+            copy(built(name), self.path(name))
+        shutil.copy2(os.environ["STASIS_CRIU"], self.path("criu"))
+        return self
+
+    def __exit__(self, *_):
+        self.folder.cleanup()
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+
 def setUpModule():
-    global LAB, SITE
-    SITE = Site("--gpus", str(GPUS))
-    unittest.addModuleCleanup(SITE.__exit__, None, None, None)
-    SITE.__enter__()
-    LAB = SlurmLab(nodes=2, gpus=GPUS, plugins=[f"required {built('lib/stasis_spank.so')} {built('bin/stasis-step')}"],
-                   more=[f"RequeueExit={CHECKPOINTED}", "KillWait=20"])
-    unittest.addModuleCleanup(LAB.__exit__, None, None, None)
-    LAB.__enter__()
+    global TOOLS, SITE, LAB
+    TOOLS = enter(Tools())
+    SITE = enter(Site("--gpus", str(GPUS)))
+    LAB = enter(SlurmLab(nodes=2, gpus=GPUS, plugins=[f"required {TOOLS.path('lib/stasis_spank.so')} {TOOLS.path('bin/stasis-step')}"],
+                         more=[f"RequeueExit={CHECKPOINTED}", "KillWait=20"]))
+
+
+def enter(context):
+    unittest.addModuleCleanup(context.__exit__, None, None, None)
+    return context.__enter__()
 
 
 def tearDownModule():
@@ -44,9 +72,11 @@ def srun(*arguments, env=None, **extra):
 class BatchJob:
     """A batch job of one line, whose output is kept over its restarts."""
 
-    def __init__(self, line, *options, **env):
-        self.out = LAB.path(f"out-{len(os.listdir(LAB.folder))}")
-        self.number = LAB.submit(line + "\n", "--requeue", "--open-mode=append", "-o", self.out, *options, env=SITE.env(**env))
+    def __init__(self, line, *options, become=(), folder=None, **env):
+        folder = folder or LAB.folder
+        self.out = os.path.join(folder, f"out-{len(os.listdir(folder))}")
+        self.number = LAB.submit(line + "\n", "--requeue", "--open-mode=append", "-o", self.out, "-D", folder, *options,
+                                 become=become, env={**SITE.env(), **env})
 
     def output(self):
         try:
@@ -65,7 +95,11 @@ class BatchJob:
         return [line.split()[1] for line in self.output().splitlines() if line.startswith("devices ")]
 
     def until_printed(self, text):
-        LAB.until(lambda: text in self.output(), f"job {self.number} has not printed {text!r}: {self.output()}")
+        def printed():
+            if text not in self.output() and LAB.job(self.number)["JobState"] not in ("PENDING", "RUNNING"):
+                raise AssertionError(f"job {self.number} has ended without printing {text!r}:\n{self.output()}")
+            return text in self.output()
+        LAB.until(printed, f"job {self.number} has not printed {text!r}")
 
     def until(self, wanted):
         try:
@@ -196,6 +230,44 @@ class Requeue(unittest.TestCase):
         SITE.hurry("limited")
         self.assertEqual(self.limited.ended(), ("COMPLETED", "0:0"))
         self.assertEqual(self.limited.printed(), undisturbed(400))
+
+
+class User(unittest.TestCase):
+    """One without privileges, who has devices of his own."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = LAB.path("user")
+        os.mkdir(cls.folder)
+        shutil.chown(cls.folder, "nobody")
+        cls.devices = subprocess.Popen([*AS_USER, TOOLS.path("bin/softgpud"), "--socket", f"{cls.folder}/devices/socket", "--gpus", "1"],
+                                       stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
+        cls.addClassCleanup(cls.devices.wait)
+        cls.addClassCleanup(cls.devices.terminate)
+        LAB.until(lambda: os.path.exists(f"{cls.folder}/devices/socket"), "softgpud does not come up")
+
+    def start(self, option, signal_name):
+        """A job that trains, whose step was told this signal after some steps."""
+        hurry = f"{self.folder}/hurry{signal_name}"
+        command = " ".join([TOOLS.path("samples/ddp_train"), *program(60)[1:]])
+        job = BatchJob(f"srun {option} -n1 {command}", become=AS_USER, folder=self.folder, HOME=self.folder, PACE_UNTIL=hurry,
+                       STASIS_STATE_DIR=f"{self.folder}/state", STASIS_RUN_DIR=f"{self.folder}/run", SOFTGPU_AUTOSTART="0",
+                       STASIS_CRIU=TOOLS.path("criu"), SOFTGPU_SOCKET=f"{self.folder}/devices/socket")
+        job.until_printed("step 3 ")
+        LAB.run("scancel", "-s", signal_name, job.number)
+        with open(hurry, "x", encoding="utf-8"):
+            return job
+
+    def test_goes_on(self):
+        job = self.start("--stasis=userns", "TERM")
+        self.assertEqual(job.ended(), ("COMPLETED", "0:0"))
+        self.assertEqual(job.printed(), undisturbed(60))
+        self.assertIn("runs again from image", job.output())
+
+    def test_is_told_why_there_is_no_image(self):
+        job = self.start("--stasis", "USR1")
+        self.assertEqual(job.ended(), ("FAILED", f"{128 + signal.SIGUSR1}:0"))
+        self.assertIn("no image, so the signal is passed on", job.output())
 
 
 class Agents(unittest.TestCase):
