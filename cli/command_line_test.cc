@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <cstdlib>
 
 #include "cli/completion.h"
 #include "cli/doctor.h"
 #include "cli/exit_codes.h"
+#include "cli/node_choice.h"
 #include "coordinator/node/criu_program.h"
 #include "coordinator/node/subprocess.h"
 #include "coordinator/node/testing.h"
@@ -43,6 +45,20 @@ TEST(CommandLine, RunTakesTheRestAsItIs) {
   EXPECT_EQ(options.environment, Words({"A=1", "B=2 3"}));
   EXPECT_FALSE(options.json);
   EXPECT_EQ(options.device, "auto");
+}
+
+TEST(CommandLine, RunThatIsStartedAgain) {
+  Options options = Parsed({"run", "--again", "--name", "t", "--checkpoint-on", "TERM,USR1", "--rm", "./train"});
+  EXPECT_TRUE(options.again);
+  EXPECT_TRUE(options.forget);
+  EXPECT_EQ(options.checkpoint_on, std::vector<int>({SIGTERM, SIGUSR1}));
+  EXPECT_STREQ(EmbeddedOption(options), "--again");
+  EXPECT_TRUE(Parsed({"run", "./train"}).checkpoint_on.empty());
+  EXPECT_NE(Refused({"run", "--checkpoint-on", "TERM,KILL", "./train"}).find("'KILL'"), std::string::npos);
+  EXPECT_NE(Refused({"run", "--checkpoint-on", "TERM,", "./train"}).find("none of"), std::string::npos);
+  EXPECT_NE(Refused({"run", "--again", "./train"}).find("--name"), std::string::npos);
+  EXPECT_NE(Refused({"run", "--rm", "--detach", "./train"}).find("--detach"), std::string::npos);
+  EXPECT_NE(Refused({"run", "--rm", "--ranks", "2", "./train"}).find("ranks"), std::string::npos);
 }
 
 TEST(CommandLine, RunWithoutTheMark) {
