@@ -8,6 +8,7 @@
 // A lease is cut only by a job of a higher class. Devices beyond a tenant's quota are borrowed, not leased:
 // they go back when a tenant that is within its quota wants them, those first whose run began last.
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -19,7 +20,7 @@ namespace {
 
 // A job that has had so much of what it deserved is not served for fairness' sake. Above 1, because it falls
 // behind again while it waits for its next turn.
-constexpr double kSatisfied = 1.2;
+constexpr double kSatisfied = 1.24;
 
 struct Candidate {
   int priority = 0;
@@ -69,6 +70,7 @@ class Round {
         passed_.push_back(id);
       }
     }
+    CutLeases();
     TakeBack();
     Decision decision = plan_.Finish();
     decision.wake = NextLeaseEnd(state_);
@@ -169,11 +171,47 @@ class Round {
     return ServedLater(other, first);
   }
 
-  // ---- What was lent goes back, and higher classes take what they need.
+  // ---- Higher classes take what they need, and what was lent goes back.
+
+  // Those that did not fit, or have found no place, and belong to a higher class than somebody who runs.
+  void CutLeases() {
+    std::vector<JobId> waiting = passed_;
+    waiting.insert(waiting.end(), without_.begin(), without_.end());
+    std::erase_if(waiting, [this](JobId id) {
+      return state_.job(id).phase == JobPhase::kRunning || state_.job(id).phase == JobPhase::kDone;
+    });
+    std::sort(waiting.begin(), waiting.end(), [this](JobId a, JobId b) {
+      const JobSpec &first = state_.job(a).spec, &other = state_.job(b).spec;
+      if (first.priority != other.priority) return first.priority > other.priority;
+      return first.submit != other.submit ? first.submit < other.submit : a < b;
+    });
+    const int lowest = LowestClass();
+    for (const JobId id : waiting) {
+      if (state_.job(id).spec.priority <= lowest) break;
+      const std::vector<JobId> victims = plan_.LowerClasses(id);
+      if (victims.empty()) continue;
+      for (const JobId victim : victims) {
+        plan_.Reclaim(victim);
+        ClaimOf(victim).held -= state_.job(victim).gpus;
+      }
+      cut_.insert(cut_.end(), victims.begin(), victims.end());
+      chosen_.push_back(id);
+      Choose(id);
+    }
+  }
+
+  int LowestClass() const {
+    int lowest = std::numeric_limits<int>::max();
+    for (const JobId id : state_.running()) lowest = std::min(lowest, state_.job(id).spec.priority);
+    return lowest;
+  }
+  static bool Has(const std::vector<JobId>& jobs, JobId id) {
+    return std::find(jobs.begin(), jobs.end(), id) != jobs.end();
+  }
 
   void TakeBack() {
     for (const JobId id : passed_) {
-      if (state_.job(id).phase == JobPhase::kRunning) continue;
+      if (state_.job(id).phase == JobPhase::kRunning || Has(chosen_, id)) continue;
       ClaimOf(id).heap.push_back(CandidateOf(id));
     }
     for (Claim& claim : claims_) std::make_heap(claim.heap.begin(), claim.heap.end(), ServedLater);
@@ -193,7 +231,7 @@ class Round {
 
   void ListVictims() {
     for (const JobId id : state_.running()) {
-      if (!state_.LeaseEndedSince(state_.job(id), last_)) victims_.push_back(id);
+      if (!state_.LeaseEndedSince(state_.job(id), last_) && !Has(cut_, id)) victims_.push_back(id);
     }
     std::sort(victims_.begin(), victims_.end(), [this](JobId a, JobId b) {
       const Time begun_a = state_.job(a).lease_end, begun_b = state_.job(b).lease_end;
@@ -215,6 +253,7 @@ class Round {
     const int wanted = state_.job(id).spec.gpus;
     for (size_t i = 0; i < victims_.size() && room < wanted; ++i) {
       const Job& victim = state_.job(victims_[i]);
+      if (victim.spec.priority > state_.job(id).spec.priority) continue;
       if (!Lent(victims_[i], given_back[victim.spec.tenant])) continue;
       given_back[victim.spec.tenant] += victim.gpus;
       room += victim.gpus;
@@ -237,6 +276,7 @@ class Round {
   std::vector<Claim> claims_;  // by tenant
   std::vector<JobId> passed_;  // did not fit
   std::vector<JobId> victims_;
+  std::vector<JobId> chosen_, cut_;  // by CutLeases()
 };
 
 class Astraea final : public Policy {

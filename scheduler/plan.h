@@ -25,6 +25,9 @@ class Plan {
   void Choose(JobId id);
   // Also the running job `id`, whose lease goes on, is to be displaced.
   void Reclaim(JobId id);
+  // Running jobs of lower classes within their leases whose devices the job `id`, which waits, needs to find
+  // a place, as few as can be; empty where that is not enough, or where it needs none of them.
+  std::vector<JobId> LowerClasses(JobId id) const;
   // Takes devices out of the room, for a gang that is gathering them.
   void Reserve(int devices) { room_ -= devices; }
 
@@ -40,6 +43,8 @@ class Plan {
   void Pause(JobId id, Devices* devices, Decision* decision) const;
   void MakePlaces(Devices* devices, Decision* decision);
   std::optional<Placement> PlaceFor(const Job& job, Devices* devices, Decision* decision);
+  bool MayBeCut(const Job& victim, const Job& taker, JobId id) const;
+  std::vector<JobId> Fewest(std::vector<JobId> victims, int wanted) const;
   std::vector<JobId> Movable(const Decision& decision) const;
   void KeepUnwanted(Devices* devices, Decision* decision) const;
 

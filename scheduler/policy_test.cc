@@ -277,6 +277,31 @@ TEST_F(TwoTenants, ALeaseThatEndsUnwantedGoesOnWithoutAGap) {
   EXPECT_TRUE(Runs(running) && Runs(other) && !Runs(late));
 }
 
+TEST_F(TwoTenants, AHigherClassCutsTheLeaseOfALowerOneAndOfNobodyElse) {
+  const JobId low = Submit(0, 4), high = Submit(1, 4, 1);
+  Decide();
+  At(10);
+  const JobId same = Submit(1, 2, 0), higher = Submit(0, 2, 1);
+  Decide();
+  EXPECT_TRUE(Runs(high) && Runs(higher) && !Runs(low));
+  Decide();
+  EXPECT_TRUE(Runs(same)) << "in the room that was left";
+  At(20);
+  const JobId highest = Submit(0, 4, 2);
+  Decide();
+  EXPECT_TRUE(Runs(highest) && Runs(high)) << "the lowest class first, then who has begun last";
+  EXPECT_FALSE(Runs(higher) || Runs(same));
+}
+
+TEST_F(TwoTenants, WhatWasLentToAHigherClassIsNotTakenBackByALowerOne) {
+  const JobId first = Submit(0, 4, 1), lent = Submit(0, 4, 1);
+  Decide();
+  At(10);
+  const JobId owners = Submit(1, 4, 0);
+  Decide();
+  EXPECT_TRUE(Runs(first) && Runs(lent) && !Runs(owners));
+}
+
 TEST(FifoTest, AJobThatDoesNotFitBlocksThoseBehindIt) {
   Settings settings;
   settings.shape = {1, 8, 1};

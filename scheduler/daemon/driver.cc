@@ -629,6 +629,7 @@ void Driver::CarryCopy(const std::string& node, const std::string& to, const std
     copied_[job] = image;
   }
   if (!done.ok()) return Log(LogLevel::kWarning, "driver", "image not copied", Facts(to, job, done));
+  Log(LogLevel::kInfo, "driver", "image copied", Facts(to, job, done));
   bool known = false;
   core_.Look([&](const Cluster& cluster) {
     const Cluster::Entry* entry = cluster.Find(job);

@@ -12,7 +12,6 @@ import time
 from agents import INTERFACE, ROOT, grpc, built
 from softgpu import die_with_parent
 
-SCHEDD_PORT = 7471
 
 
 def load_interface():
@@ -30,6 +29,8 @@ class Schedd:
     """A scheduler that lives on `place`, a node of `nodes` (AgentNodes) that best has no agent; its state stays from one start to
     the next. `options`: of stasis-schedd."""
 
+    PORT = 7471
+
     def __init__(self, nodes, place, *options):
         self.nodes = nodes
         self.place = nodes[place]
@@ -41,7 +42,7 @@ class Schedd:
         self.state = os.path.join(self.folder.name, "state")
         self.socket = os.path.join(self.folder.name, "schedd.sock")
         self.log = open(os.path.join(self.folder.name, "log"), "a+", encoding="utf-8")
-        self.address = f"{self.place.address}:{SCHEDD_PORT}"
+        self.address = f"{self.place.address}:{self.PORT}"
         self.certificate, self.key = self.nodes.certificates.make("schedd", "stasis-scheduler", self.place.address)
         self.start()
         return self
@@ -164,7 +165,8 @@ class Schedd:
         self.wait(lambda: self.state_of(name) in states, seconds)
 
     def story(self):
-        return "\n".join(f"{event.number} {event.kind} {event.job} {event.node} {event.text}" for event in self.events())
+        return "\n".join(f"{event.at_ms / 1000:.3f} {event.number} {event.kind} {event.job} {event.node} {event.text}"
+                         for event in self.events())
 
 
 __all__ = ["Schedd", "sched"]
