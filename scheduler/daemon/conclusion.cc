@@ -96,10 +96,8 @@ bool IsStale(const Cluster& cluster, const Cluster::Entry& entry, const std::str
   const std::vector<std::string>& argv = entry.request.argv;
   // Somebody else's job may have the name.
   const bool ours = std::equal(argv.begin(), argv.end(), job.argv().begin(), job.argv().end());
-  if (!has_run || !ours || Concerns(cluster, entry, node)) return false;
-  if (job.live()) return true;
-  // An end that people may want to look at stays on record, and so does what an image belongs to.
-  return entry.where != Where::kEnded && entry.node != node;
+  // What has ended there, or came there as a copy, does no harm.
+  return job.live() && has_run && ours && !Concerns(cluster, entry, node);
 }
 
 }  // namespace

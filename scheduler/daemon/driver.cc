@@ -419,7 +419,7 @@ Status Driver::EndStale(const std::string& node, const std::shared_ptr<AgentLink
     const std::string key = "stale-" + name + "-" + std::to_string(job.revision());
     v1::CancelRequest cancel;
     cancel.set_job(name);
-    if (job.live()) RETURN_IF_ERROR(Ask(*link, {node, cancel, "", false}, key + "-end").status());
+    RETURN_IF_ERROR(Ask(*link, {node, cancel, "", false}, key + "-end").status());
     v1::RemoveRequest remove;
     remove.set_job(name);
     RETURN_IF_ERROR(Ask(*link, {node, remove, "", false}, key).status());
