@@ -80,6 +80,11 @@ Status ChunkSender::Flush() {
   return error_;
 }
 
+void ChunkSender::GiveUp(const Status& why) {
+  std::lock_guard lock(mutex_);
+  if (error_.ok()) error_ = why;
+}
+
 bool ChunkSender::Knows(const Hash128& hash) const {
   std::lock_guard lock(mutex_);
   return there_.contains(hash);

@@ -47,6 +47,9 @@ class ChunkSender {
   Status Pass(std::vector<ChunkRecord> records);
   // What was passed is there, or the first error.
   Status Flush();
+  // What waits is not sent any more: `why` is the error, unless there was one. Of any thread, also out of a
+  // `progress`.
+  void GiveUp(const Status& why);
 
   uint64_t sent_bytes() const;  // on the wire, without protocol
   uint64_t sent_chunks() const;

@@ -334,6 +334,18 @@ TEST_F(CopyTest, ACopyThatWasGivenUpLeavesNothing) {
   EXPECT_FALSE(IsKnown("train"));
 }
 
+// As of a source that was killed in the middle and begins anew, or never does.
+TEST_F(CopyTest, AnotherCopyOfTheJobTakesThePlaceOfOneOnItsWay) {
+  MakeImages("train", 0, 1000, "000001");
+  MakeImages("train", 0, 1001, "000002");
+  std::string token = Accept("train", 0);
+  ASSERT_OK(SendImages(token, "train", 0, "000001"));
+  EXPECT_EQ(Copied("train", 0, "000002"), "000001");
+  EXPECT_EQ(CreatedOf("train", ""), 1001u);
+  EXPECT_EQ(Keep(token, "train", 0, 0).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(StoredBytes(), kBytes);
+}
+
 TEST_F(CopyTest, AMigrationOfTheJobGoesFirst) {
   MakeImages("train", 0, 1000, "000001");
   std::string token = Accept("train", 0);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -20,8 +19,6 @@
 namespace stasis {
 namespace {
 
-// Between two looks whether it was given up.
-constexpr uint64_t kSliceBytes = 32 << 20;
 // An answer that takes longer is asked for again: the target brings gigabytes to stable storage before it.
 constexpr auto kKeepWait = std::chrono::seconds(30);
 constexpr int kKeepTries = 10;
@@ -149,14 +146,10 @@ Status ImageCopyRun::SendChunks() {
                  [&](const ChunkRef& chunk) { return seen.insert(chunk.hash).second; });
     RETURN_IF_ERROR(CheckInterrupt());
   }
-  const uint64_t total = TotalSize(lacking);
-  uint64_t before = 0;
-  for (std::span<const ChunkRef> slice : CutIntoBatches(lacking, kSliceBytes)) {
-    RETURN_IF_ERROR(sender.Send(
-        store_, slice, [&](uint64_t now, uint64_t) { context_.Progress("send", before + now, total); }));
-    before += TotalSize(slice);
-    RETURN_IF_ERROR(CheckInterrupt());
-  }
+  RETURN_IF_ERROR(sender.Send(store_, lacking, [&](uint64_t now, uint64_t total) {
+    context_.Progress("send", now, total);
+    if (Status go_on = CheckInterrupt(); !go_on.ok()) sender.GiveUp(go_on);
+  }));
   sent_bytes_ = sender.sent_bytes();
   span.set_bytes(sent_bytes_);
   return Status();

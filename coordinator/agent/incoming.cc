@@ -223,10 +223,15 @@ Status Incoming::AcceptCopy(ArrivedJob job, std::vector<Arriving> ranks, std::ve
   const std::string token = job.token, name = job.name;
   ASSIGN_OR_RETURN(Copy copy, ArrivingCopy::Make(*shelf_, parts_.site, *parts_.clock, std::move(job),
                                                  std::move(ranks), std::move(gpus)));
-  std::lock_guard lock(mutex_);
-  DropSilentLocked();
-  RETURN_IF_ERROR(CheckWayLocked(name));
-  copies_[token] = std::move(copy);
+  std::vector<Copy> given_up;
+  {
+    std::lock_guard lock(mutex_);
+    DropSilentLocked();
+    RETURN_IF_ERROR(CheckWayLocked(name));
+    given_up = TakeCopiesLocked(name);
+    copies_[token] = std::move(copy);
+  }
+  for (const Copy& each : given_up) each->GiveUp();
   return Status();
 }
 

@@ -49,7 +49,7 @@ class Incoming {
   // `from`: the agent that offers it; an offer of its own that it has not made use of is void from now on.
   Status Accept(HandOverRow row, std::vector<Arriving> ranks, std::vector<std::vector<int>> gpus,
                 const std::string& from = "");
-  // The same of an image of it, by `job.token`.
+  // The same of an image of it, by `job.token`. Takes the place of another one that is on its way.
   Status AcceptCopy(ArrivedJob job, std::vector<Arriving> ranks, std::vector<std::vector<int>> gpus);
   // Returns when all is found out that the agent before this one has left.
   void AwaitProbes();

@@ -175,6 +175,16 @@ TEST_F(IncomingTest, TheFirstErrorOfSendingIsTold) {
   EXPECT_THAT(std::string(sent.message()), HasSubstr("the network is cut"));
 }
 
+TEST_F(IncomingTest, WhatIsGivenUpIsNotSentToTheEnd) {
+  MakeImage("train", 1, 24 << 20);
+  std::string token = Accept("train");
+  std::vector<ChunkRef> chunks = Chunks("train");
+  ChunkSender sender(*peer_, token);
+  auto give_up = [&](uint64_t, uint64_t) { sender.GiveUp(Status(StatusCode::kCancelled, "enough")); };
+  EXPECT_EQ(sender.Send(source_, chunks, give_up).code(), StatusCode::kCancelled);
+  EXPECT_LT(sender.sent_chunks(), chunks.size());
+}
+
 TEST_F(IncomingTest, ADamagedChunkIsRefused) {
   MakeImage("train", 1, 1 << 20);
   std::string token = Accept("train");

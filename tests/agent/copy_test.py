@@ -22,10 +22,10 @@ DEVICES = ["--gpus", str(RANKS), "--memory", "512MiB"]
 RATE, DELAY = 400_000_000, 0.001
 
 # Longer than any test takes, unless they are told to hurry (MovingJob.finish()).
-ALONE = Sample("mlp_train", "--steps", "600", "--batch", "32", "--width", "32", "--log-every", "1", "--pace-ms", "100")
-RANKED = Sample("ddp_train", "--steps", "300", "--log-every", "1", "--pace-ms", "200", ranks=RANKS)
+ALONE = Sample("mlp_train", "--steps", "200", "--batch", "32", "--width", "32", "--log-every", "1", "--pace-ms", "300")
+RANKED = Sample("ddp_train", "--steps", "100", "--log-every", "1", "--pace-ms", "600", ranks=RANKS)
 # Device memory that takes a while on the way.
-LARGE = Sample("mlp_train", "--steps", "600", "--batch", "32", "--width", "32", "--log-every", "1", "--pace-ms", "100", "--pool",
+LARGE = Sample("mlp_train", "--steps", "200", "--batch", "32", "--width", "32", "--log-every", "1", "--pace-ms", "300", "--pool",
                "200", label="large")
 
 
@@ -112,7 +112,7 @@ class Copies(OnTwoNodes):
     def test_the_newest_is_restored_and_older_ones_go(self):
         job = self.start(ALONE)
         for number in range(1, 4):
-            self.nodes["left"].agent.wait_for_output(job.name, f"\nstep {30 * number} ")
+            self.nodes["left"].agent.wait_for_output(job.name, f"\nstep {5 * number} ")
             image = self.image(job)
             told = self.copy(job)
             self.assertEqual((told["image"], told["copy"]), (image, f"00000{number}"), told)
@@ -124,7 +124,7 @@ class Copies(OnTwoNodes):
         self.assertIn("a newer image", older.exception.result["message"])
         self.left.agent.call("cancel", job=job.name)
         self.restore(job, "right")
-        self.assertIn("\nstep 90 ", job.output())
+        self.assertIn("\nstep 15 ", job.output())
         self.check_end(job)
 
     def test_a_migration_takes_the_place_of_copies(self):
