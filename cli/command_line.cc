@@ -383,9 +383,7 @@ CommandLine::Outcome CommandLine::CheckJobOptions() {
   bool again = options_.again || options_.forget || !checkpoint_on_.empty();
   if (again && options_.detach) return UsageError("--again, --checkpoint-on, --rm: not with --detach");
   if (options_.again && options_.name.empty()) return UsageError("--again of what? --name NAME");
-  bool job = options_.ranks > 0 || !options_.nodes.empty();
-  if (again && job) return UsageError("--again, --checkpoint-on, --rm: not for jobs of several ranks");
-  if (job) return {};
+  if (options_.ranks > 0 || !options_.nodes.empty()) return {};
   if (options_.master_port > 0) return UsageError("--master-port is for jobs: --ranks N");
   if (!grace_.empty()) return UsageError("--grace is for jobs: --ranks N");
   return {};

@@ -58,7 +58,6 @@ TEST(CommandLine, RunThatIsStartedAgain) {
   EXPECT_NE(Refused({"run", "--checkpoint-on", "TERM,", "./train"}).find("none of"), std::string::npos);
   EXPECT_NE(Refused({"run", "--again", "./train"}).find("--name"), std::string::npos);
   EXPECT_NE(Refused({"run", "--rm", "--detach", "./train"}).find("--detach"), std::string::npos);
-  EXPECT_NE(Refused({"run", "--rm", "--ranks", "2", "./train"}).find("ranks"), std::string::npos);
 }
 
 TEST(CommandLine, RunWithoutTheMark) {

@@ -5,9 +5,13 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstring>
+#include <random>
 
 #include "cli/exit_codes.h"
+#include "coordinator/job_operation.h"
 #include "coordinator/node/ghost_client.h"
 
 namespace stasis {
@@ -59,7 +63,41 @@ Status GiveUpOthers(const TaskPaths& paths, const Site& site) {
   }
 }
 
-Status Checkpoint(const TaskPaths& paths, const Site& site) {
+}  // namespace
+
+Result<std::unique_ptr<EndByImage>> EndByImage::Create(Options options, Reporter& reporter) {
+  Fd done(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!done.valid()) return ErrnoStatus(errno, "eventfd");
+  return std::unique_ptr<EndByImage>(new EndByImage(std::move(options), reporter, std::move(done)));
+}
+
+EndByImage::~EndByImage() {
+  if (worker_.joinable()) worker_.join();
+}
+
+void EndByImage::OnSignal(int signal) {
+  bool asks = std::find(options_.signals.begin(), options_.signals.end(), signal) != options_.signals.end();
+  if (!asks) return options_.pass_on(signal);
+  if (worker_.joinable()) return;  // it has been asked for already
+  signal_ = signal;
+  reporter_.Note(std::string(strsignal(signal)) + ": checkpointing " + options_.name);
+  worker_ = std::thread([this] {
+    result_ = options_.image();
+    uint64_t one = 1;
+    (void)!write(done_.get(), &one, sizeof one);
+  });
+}
+
+void EndByImage::OnReadable() {
+  uint64_t count;
+  if (read(done_.get(), &count, sizeof count) != sizeof count) return;
+  worker_.join();
+  if (result_.ok()) return;
+  reporter_.Note("no image, so the signal is passed on: " + result_.ToString());
+  options_.pass_on(signal_);
+}
+
+Status EndTaskByImage(const TaskPaths& paths, const Site& site) {
   for (;;) {
     RETURN_IF_ERROR(GiveUpOthers(paths, site));
     ASSIGN_OR_RETURN(Json result, Ask(paths, site, {{"verb", "checkpoint"}, {"stop", true}}));
@@ -71,33 +109,18 @@ Status Checkpoint(const TaskPaths& paths, const Site& site) {
   }
 }
 
-}  // namespace
-
-Result<std::unique_ptr<EndByImage>> EndByImage::Create(TaskPaths paths, Site site) {
-  Fd done(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!done.valid()) return ErrnoStatus(errno, "eventfd");
-  return std::unique_ptr<EndByImage>(new EndByImage(std::move(paths), std::move(site), std::move(done)));
-}
-
-EndByImage::~EndByImage() {
-  if (worker_.joinable()) worker_.join();
-}
-
-bool EndByImage::Begin() {
-  if (worker_.joinable()) return false;
-  worker_ = std::thread([this] {
-    result_ = Checkpoint(paths_, site_);
-    uint64_t one = 1;
-    (void)!write(done_.get(), &one, sizeof one);
-  });
-  return true;
-}
-
-std::optional<Status> EndByImage::Take() {
-  uint64_t count;
-  if (read(done_.get(), &count, sizeof count) != sizeof count) return std::nullopt;
-  worker_.join();
-  return result_;
+Status EndJobByImage(const std::string& name, const Site& site) {
+  ASSIGN_OR_RETURN(JobRecord record, ReadJobRecord(site.folders.state, name));
+  JobPlace place{site.folders.state, site.folders.run, site.files.ghost};
+  JobRequest give_up;
+  give_up.verb = JobRequest::Verb::kCancel;
+  give_up.whole_job = false;
+  JobOperation(place, record, JobWatcher()).Run(give_up);  // fails where there is nothing to give up
+  JobRequest request;
+  request.verb = JobRequest::Verb::kCheckpoint;
+  request.stop = true;
+  request.seed = std::random_device()();
+  return StatusOf(JobOperation(place, record, JobWatcher()).Run(request));
 }
 
 }  // namespace stasis

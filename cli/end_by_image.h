@@ -1,41 +1,55 @@
-// Ending a task by an image, beside whoever follows it.
+// Signals that end a task or job by an image, to a command that stays with it.
 #ifndef CLI_END_BY_IMAGE_H_
 #define CLI_END_BY_IMAGE_H_
 
+#include <functional>
 #include <memory>
-#include <optional>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "base/fd.h"
 #include "base/status.h"
+#include "cli/report.h"
 #include "coordinator/node/site.h"
 
 namespace stasis {
 
-// Not thread-safe: one thread uses it, and another one, of its own, does the work.
+// Used by one thread; another one, of its own, makes the image.
 class EndByImage {
  public:
-  static Result<std::unique_ptr<EndByImage>> Create(TaskPaths paths, Site site);
+  struct Options {
+    std::string name;               // of the task or job
+    std::vector<int> signals;       // that ask for an image
+    std::function<Status()> image;  // makes it, and ends what it is of; called by the other thread
+    // For signals that do not ask for one, and for those that did in vain: whoever sends them does not wait
+    // for an image that cannot be made.
+    std::function<void(int)> pass_on;
+  };
+  static Result<std::unique_ptr<EndByImage>> Create(Options options, Reporter& reporter);
+  // Waits for an image that is being made.
   ~EndByImage();
 
-  // Asks for a checkpoint that ends the task; what else is done to it is given up for that. False while an
-  // earlier one is under way.
-  bool Begin();
-  // Polls readable when it has come to its end.
+  void OnSignal(int signal);
+  // Polls readable when OnReadable() is to be called.
   int fd() const { return done_.get(); }
-  // How: OK when the task has ended. Nothing while it is under way.
-  std::optional<Status> Take();
+  void OnReadable();
 
  private:
-  EndByImage(TaskPaths paths, Site site, Fd done)
-      : paths_(std::move(paths)), site_(std::move(site)), done_(std::move(done)) {}
+  EndByImage(Options options, Reporter& reporter, Fd done)
+      : options_(std::move(options)), reporter_(reporter), done_(std::move(done)) {}
 
-  const TaskPaths paths_;
-  const Site site_;
+  const Options options_;
+  Reporter& reporter_;
   const Fd done_;
+  int signal_ = 0;  // that the image is made for
   std::thread worker_;
   Status result_;  // the worker's until done_ says so
 };
+
+// For Options::image. What else is done to the task or job is given up.
+Status EndTaskByImage(const TaskPaths& paths, const Site& site);
+Status EndJobByImage(const std::string& name, const Site& site);
 
 }  // namespace stasis
 

@@ -1,8 +1,6 @@
 #include "cli/foreground.h"
 
-#include <algorithm>
 #include <csignal>
-#include <cstring>
 
 #include "cli/end_by_image.h"
 #include "cli/stay.h"
@@ -25,32 +23,18 @@ void PassOn(const ForegroundTask& task, int signal, Context& context) {
   if (!sent.ok()) context.reporter.Note("cannot end it: " + sent.ToString());
 }
 
-// The user of the signals does not wait for an image that cannot be made: then they mean what they always
-// do.
-void OnSignal(const ForegroundTask& task, int signal, EndByImage& image, std::optional<int>* by,
-              Context& context) {
-  bool asks =
-      std::find(task.checkpoint_on.begin(), task.checkpoint_on.end(), signal) != task.checkpoint_on.end();
-  if (!asks) return PassOn(task, signal, context);
-  if (!image.Begin()) return;
-  *by = signal;
-  context.reporter.Note(std::string(strsignal(signal)) + ": checkpointing " + task.paths.name);
+}  // namespace
+
+int ExitCodeOfRestore(const Json& failure, const Options& options) {
+  bool cancelled = StatusCodeByName(TextField(failure, "code")) == StatusCode::kCancelled;
+  return cancelled && !options.checkpoint_on.empty() ? int{kExitCheckpointed} : -1;
 }
 
-void OnImage(const ForegroundTask& task, int signal, EndByImage& image, Context& context) {
-  std::optional<Status> result = image.Take();
-  if (!result || result->ok() || !IsAlive(task.init)) return;
-  context.reporter.Note("no image, so the signal is passed on: " + result->ToString());
-  PassOn(task, signal, context);
-}
-
-void Forget(const ForegroundTask& task, Context& context) {
+void Forget(const std::string& name, Context& context) {
   std::string remedy;
-  Result<Removed> removed = RemoveByName(task.paths.name, true, context.folders, &remedy);
+  Result<Removed> removed = RemoveByName(name, true, context.folders, &remedy);
   if (!removed.ok()) context.reporter.Note("it stays on record: " + removed.status().ToString());
 }
-
-}  // namespace
 
 Result<SignalSource> SignalsOf(const Options& options) {
   if (options.checkpoint_on.empty()) return SignalSource::Create();
@@ -61,22 +45,25 @@ Result<SignalSource> SignalsOf(const Options& options) {
 
 int StayInForeground(const ForegroundTask& task, TaskFollower& follower, SignalSource& signals,
                      Context& context) {
-  Result<std::unique_ptr<EndByImage>> image = EndByImage::Create(task.paths, context);
+  EndByImage::Options signalled{task.paths.name, task.checkpoint_on,
+                                [&] { return EndTaskByImage(task.paths, context); },
+                                [&](int signal) { PassOn(task, signal, context); }};
+  Result<std::unique_ptr<EndByImage>> image = EndByImage::Create(std::move(signalled), context.reporter);
   if (!image.ok()) return context.reporter.Fail(image.status());
-  std::optional<int> by;
   FollowOptions options;
   options.log_offset = task.log_offset;
   options.copy_output = !context.reporter.json();
-  options.on_signal = [&](int signal) { OnSignal(task, signal, **image, &by, context); };
+  options.on_signal = [&](int signal) { (*image)->OnSignal(signal); };
   options.also = (*image)->fd();
-  options.on_also = [&] { OnImage(task, *by, **image, context); };
+  options.on_also = [&] { (*image)->OnReadable(); };
   Result<FollowResult> result = follower.Follow(task.init, signals, options);
   if (!result.ok()) {
     return context.reporter.Fail(std::move(result).status().WithContext("follow " + task.paths.name),
                                  "the task goes on; `stasis logs -f " + task.paths.name + "` follows it");
   }
   const TaskView& view = result->view;
-  if (task.forget && view.condition == TaskCondition::kExited && view.exit_code == 0) Forget(task, context);
+  if (task.forget && view.condition == TaskCondition::kExited && view.exit_code == 0)
+    Forget(task.paths.name, context);
   return ReportTaskEnd({task.paths.name, task.paths.File("output.log"), result->view, result->managed,
                         task.expect_managed, task.fields},
                        context.reporter);

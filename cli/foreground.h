@@ -19,6 +19,11 @@ struct ForegroundTask {
 
 // What a command that stays with a task has to listen for.
 Result<SignalSource> SignalsOf(const Options& options);
+// Of a restore's failure; < 0: what belongs to it. One that was given up by a signal that asks for an image
+// has one.
+int ExitCodeOfRestore(const Json& failure, const Options& options);
+// Removes what has ended, with its images; says so where that is not possible.
+void Forget(const std::string& name, Context& context);
 
 // Forwards signals to the program; a paused task is ended through its ghost instead, as a frozen program
 // cannot act on a signal. Returns the exit code.

@@ -142,11 +142,12 @@ bool JobFollower::AllEnded() const {
   return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.ended; });
 }
 
-Status JobFollower::Wait(SignalSource& signals) {
-  std::vector<pollfd> waits = {{inotify_.get(), POLLIN, 0}, {signals.fd(), POLLIN, 0}};
+Status JobFollower::Wait(SignalSource& signals, const JobFollowOptions& options) {
+  // A negative descriptor is passed over.
+  std::vector<pollfd> waits = {
+      {inotify_.get(), POLLIN, 0}, {signals.fd(), POLLIN, 0}, {options.also, POLLIN, 0}};
   bool look_again = false;
   for (const Rank& rank : ranks_) {
-    // A negative descriptor is passed over.
     waits.push_back({rank.alive ? rank.process.get() : rank.ended ? -1 : rank.ghost.get(), POLLIN, 0});
     look_again = look_again || (!rank.alive && !rank.ended && !rank.ghost.valid());
   }
@@ -154,8 +155,9 @@ Status JobFollower::Wait(SignalSource& signals) {
   if (poll(waits.data(), waits.size(), timeout) < 0 && errno != EINTR) return ErrnoStatus(errno, "poll");
   if (waits[0].revents != 0) RETURN_IF_ERROR(TakeEvents());
   for (size_t i = 0; i < ranks_.size(); i++) {
-    if (ranks_[i].alive && waits[i + 2].revents != 0) ranks_[i].alive = false;
+    if (ranks_[i].alive && waits[i + 3].revents != 0) ranks_[i].alive = false;
   }
+  if (waits[2].revents != 0) options.on_also();
   return Status();
 }
 
@@ -167,7 +169,7 @@ Status JobFollower::Follow(const std::vector<Start>& starts, SignalSource& signa
     RETURN_IF_ERROR(PumpAll(options));
     RETURN_IF_ERROR(TakeEnds(options));
     if (AllEnded()) return Status();
-    RETURN_IF_ERROR(Wait(signals));
+    RETURN_IF_ERROR(Wait(signals, options));
     while (int signal = signals.Next()) options.on_signal(signal);
     if (alarm_ && alarm_->Expired()) {
       alarm_.reset();

@@ -43,6 +43,9 @@ struct JobFollowOptions {
   // Ranks that have ended, in the order of their ends.
   std::function<void(const RankEnd&)> on_end;
   std::function<void()> on_alarm;
+  // Called whenever this descriptor is readable; -1: none.
+  int also = -1;
+  std::function<void()> on_also;
 };
 
 // Watches the ranks from before they start: whoever creates it first misses nothing.
@@ -76,7 +79,7 @@ class JobFollower {
   explicit JobFollower(Fd inotify) : inotify_(std::move(inotify)) {}
   Status Watch(size_t index);
   Status Begin(const std::vector<Start>& starts, const JobFollowOptions& options);
-  Status Wait(SignalSource& signals);
+  Status Wait(SignalSource& signals, const JobFollowOptions& options);
   Status TakeEvents();
   Result<bool> Pump(Rank& rank, bool last);
   Status PumpAll(const JobFollowOptions& options);

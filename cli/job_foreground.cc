@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <csignal>
 
+#include "cli/end_by_image.h"
+#include "cli/foreground.h"
 #include "cli/stay.h"
 #include "coordinator/job_operation.h"
 #include "coordinator/node/job.h"
@@ -77,9 +79,15 @@ int StayWithJob(const ForegroundJob& job, JobFollower& follower, SignalSource& s
   };
   Stay stay(std::move(what), context.reporter);
   followed_by = &stay;
+  EndByImage::Options signalled{job.name, job.checkpoint_on, [&] { return EndJobByImage(job.name, context); },
+                                [&](int signal) { stay.OnSignal(signal); }};
+  Result<std::unique_ptr<EndByImage>> image = EndByImage::Create(std::move(signalled), context.reporter);
+  if (!image.ok()) return context.reporter.Fail(image.status());
   JobFollowOptions options;
   options.copy_output = !context.reporter.json();
-  options.on_signal = [&](int signal) { stay.OnSignal(signal); };
+  options.on_signal = [&](int signal) { (*image)->OnSignal(signal); };
+  options.also = (*image)->fd();
+  options.on_also = [&] { (*image)->OnReadable(); };
   options.on_end = [&](const RankEnd& end) { stay.OnEnd(end); };
   options.on_alarm = [&] { stay.OnAlarm(); };
   Status followed = follower.Follow(job.starts, signals, options);
@@ -87,7 +95,9 @@ int StayWithJob(const ForegroundJob& job, JobFollower& follower, SignalSource& s
     return context.reporter.Fail(std::move(followed).WithContext("follow " + job.name),
                                  "the job goes on; `stasis logs -f " + job.name + "` follows it");
   }
-  return stay.Report();
+  int exit_code = stay.Report();
+  if (job.forget && exit_code == kExitOk) Forget(job.name, context);
+  return exit_code;
 }
 
 }  // namespace stasis

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "cli/describe.h"
+#include "cli/foreground.h"
 #include "cli/job_foreground.h"
 #include "coordinator/node/job.h"
 
@@ -103,12 +104,14 @@ Status MakeRunFolders(const std::vector<TaskPaths>& tasks) {
   return Status();
 }
 
-int StayWithRestored(const JobRecord& record, const Json& result, JobFollower& follower,
-                     SignalSource& signals, Context& context) {
+int StayWithRestored(const Options& options, const JobRecord& record, const Json& result,
+                     JobFollower& follower, SignalSource& signals, Context& context) {
   ForegroundJob job;
   job.name = record.name;
   job.tasks = TasksOf(record, context.folders);
   job.fields = result;
+  job.checkpoint_on = options.checkpoint_on;
+  job.forget = options.forget;
   for (size_t rank = 0; rank < job.tasks.size(); ++rank) {
     Result<Json> process = ReadJson(job.tasks[rank].File("process.json"));
     if (!process.ok()) return context.reporter.Fail(process.status());
@@ -168,16 +171,16 @@ int JobRestoreVerb(const ImageName& image, const Options& options, Context& cont
   if (!record.ok()) return reporter.Fail(record.status());
   std::vector<TaskPaths> tasks = TasksOf(*record, context.folders);
   if (Status made = MakeRunFolders(tasks); !made.ok()) return reporter.Fail(made);
-  Result<SignalSource> signals = SignalSource::Create();
+  Result<SignalSource> signals = SignalsOf(options);
   if (!signals.ok()) return reporter.Fail(signals.status());
   Result<JobFollower> follower = JobFollower::Create(tasks);
   if (!follower.ok()) return reporter.Fail(follower.status());
   Json result = Ask(*record, request, *signals, context);
-  if (!BoolField(result, "ok")) return reporter.FailWith(result);
+  if (!BoolField(result, "ok")) return reporter.FailWith(result, ExitCodeOfRestore(result, options));
   std::string text = DescribeResult("restore", record->name, result);
   if (options.detach) return reporter.Done(result, text);
   reporter.Note(text);
-  return StayWithRestored(*record, result, *follower, *signals, context);
+  return StayWithRestored(options, *record, result, *follower, *signals, context);
 }
 
 Status CheckNoJobOptions(const Options& options) {

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 
+#include "cli/foreground.h"
 #include "cli/job_foreground.h"
 #include "cli/run_verb.h"
 #include "coordinator/node/job_start.h"
@@ -63,12 +64,14 @@ int Start(const JobRecord& record, JobClaim claim, const Options& options, const
           Context& context) {
   Reporter& reporter = context.reporter;
   reporter.set_task(record.name);
-  Result<SignalSource> signals = SignalSource::Create();
+  Result<SignalSource> signals = SignalsOf(options);
   if (!signals.ok()) return reporter.Fail(signals.status());
   ForegroundJob job;
   job.name = record.name;
   job.tasks = TasksOf(record, claim);
   job.expect_managed = plan.unmanaged.empty();
+  job.checkpoint_on = options.checkpoint_on;
+  job.forget = options.forget;
   if (options.grace) job.grace = *options.grace;
   Result<JobFollower> follower = JobFollower::Create(job.tasks);
   if (!follower.ok()) return reporter.Fail(follower.status());

@@ -102,12 +102,6 @@ int StayWithRestored(const Options& options, const TaskPaths& paths, const Json&
   return StayInForeground(task, follower, signals, context);
 }
 
-// Given up by a signal that asks for an image: there is one already.
-int ExitCodeOfRestore(const Json& failure, const Options& options) {
-  bool cancelled = StatusCodeByName(TextField(failure, "code")) == StatusCode::kCancelled;
-  return cancelled && !options.checkpoint_on.empty() ? int{kExitCheckpointed} : -1;
-}
-
 }  // namespace
 
 int PauseVerb(const Options& options, Context& context) {

@@ -124,9 +124,9 @@ def undisturbed(steps):
     return SITE.node.run(*program(steps), PACE_UNTIL="/").stdout.splitlines()
 
 
-def training(name, steps, *options, step=""):
+def training(name, steps, *options, option="--stasis", step=""):
     """A job that rests between its steps until SITE.hurry(name)."""
-    return BatchJob(f"echo devices $CUDA_VISIBLE_DEVICES\nsrun --stasis {step} {' '.join(program(steps))}", *options,
+    return BatchJob(f"echo devices $CUDA_VISIBLE_DEVICES\nsrun {option} {step} {' '.join(program(steps))}", *options,
                     **SITE.rest(name))
 
 
@@ -193,6 +193,22 @@ class Requeue(unittest.TestCase):
         SITE.hurry("tasks")
         self.assertEqual(job.ended(), ("COMPLETED", "0:0"))
         self.assertEqual(sorted(job.printed()), sorted(2 * undisturbed(60)))
+
+    def test_ranks(self):
+        """That have NCCL between them."""
+        job = training("ranks", 60, "--gres=gpu:2", "-w", "n1", option="--stasis=ranks=2")
+        job.until_printed("step 3 ")
+        LAB.run("scancel", "-s", "TERM", job.number)
+        job.requeued()
+        SITE.hurry("ranks")
+        self.assertEqual(job.ended(), ("COMPLETED", "0:0"))
+        self.assertEqual(sorted(job.printed()), sorted(self.lines_of_ranks()))
+
+    def lines_of_ranks(self):
+        plain = subprocess.run([built("bin/stasis"), "run", "--embedded", "--quiet", "--ranks", "2", "--name", "plain", "--device", "soft",
+                                "--", *program(60)], env=SITE.env(PACE_UNTIL="/"), stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, text=True, check=True)
+        return plain.stdout.splitlines()
 
     def test_script_as_a_task(self):
         """Of which Slurm's steps are no part: it starts one after it was restored."""
