@@ -55,6 +55,15 @@ v1::JobProgress ProgressBook::Look(const v1::Job& job, Duration window) {
   for (const v1::Rank& rank : job.ranks()) {
     v1::RankProgress* each = progress.add_ranks();
     each->set_rank(rank.rank());
+    // Its ghost is connected, and whoever else connects would stand in the way of the next one.
+    if (!job.operation().empty()) {
+      each->set_error("operation " + job.operation() + " works on it");
+      continue;
+    }
+    if (!IsRunning(rank)) {
+      each->set_error(rank.task() + " does not run");
+      continue;
+    }
     Look(rank, window, each, &iterations);
     if (each->over_ms() == 0) continue;
     sum += each->rate();
@@ -67,8 +76,7 @@ v1::JobProgress ProgressBook::Look(const v1::Job& job, Duration window) {
 }
 
 void ProgressBook::Look(const v1::Rank& rank, Duration window, v1::RankProgress* told, bool* iterations) {
-  Result<TaskProgress> counted =
-      IsRunning(rank) ? ask_(rank) : Status(StatusCode::kFailedPrecondition, rank.task() + " does not run");
+  Result<TaskProgress> counted = ask_(rank);
   if (!counted.ok()) return told->set_error(std::string(counted.status().message()));
   told->set_iterations(counted->iterations);
   told->set_launches(counted->launches);

@@ -115,6 +115,13 @@ TEST(ProgressBook, TheMeanOfTheRanksThatTell) {
   EXPECT_DOUBLE_EQ(job.ranks(1).rate(), 30);
   EXPECT_EQ(job.ranks(1).launches(), 80u);
   EXPECT_EQ(job.ranks(2).error(), "ddp.2 does not answer");
+  v1::Job busy = MakeJob("ddp", 3, v1::CONDITION_RUNNING);
+  busy.set_operation("op-000007");
+  registry.Put(busy);
+  Result<v1::ProgressResponse> third = book.Answer(request);
+  ASSERT_OK(third.status());
+  EXPECT_EQ(third->jobs(0).over_ms(), 0u);
+  EXPECT_EQ(third->jobs(0).ranks(0).error(), "operation op-000007 works on it");
   request.add_jobs("none");
   EXPECT_EQ(book.Answer(request).status().code(), StatusCode::kNotFound);
 }

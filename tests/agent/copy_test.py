@@ -16,18 +16,18 @@ from moving_job import CONDITION, MovingJob, Sample
 FULL = os.environ.get("STASIS_TEST_FULL") == "1"
 SEED = int(os.environ.get("STASIS_TEST_SEED", "1"))
 KILLS = 20 if FULL else 1  # of each agent
+LENGTH = 20 if FULL else 1
 RANKS = 2
 
 DEVICES = ["--gpus", str(RANKS), "--memory", "512MiB"]
 RATE, DELAY = 400_000_000, 0.001
 
 # Longer than any test takes, unless they are told to hurry (MovingJob.finish()).
-ALONE = Sample("mlp_train", "--steps", "200", "--batch", "32", "--width", "32", "--log-every", "1", "--pace-ms", "300")
-RANKED = Sample("ddp_train", "--steps", "100", "--log-every", "1", "--pace-ms", "600", ranks=RANKS)
+MLP = ["--steps", str(200 * LENGTH), "--batch", "32", "--width", "32", "--log-every", "1", "--pace-ms", "300"]
+ALONE = Sample("mlp_train", *MLP)
+RANKED = Sample("ddp_train", "--steps", str(100 * LENGTH), "--log-every", "1", "--pace-ms", "600", ranks=RANKS)
 # Device memory that takes a while on the way.
-LARGE = Sample("mlp_train", "--steps", "200", "--batch", "32", "--width", "32", "--log-every", "1", "--pace-ms", "300", "--pool",
-               "200", label="large")
-
+LARGE = Sample("mlp_train", *MLP, "--pool", "200", label="large")
 
 NUMBERS = itertools.count(1)
 
