@@ -37,6 +37,8 @@ Environment:
 
 struct Texts {
   std::vector<std::string> listen;
+  std::string web;
+  bool web_clear = false;
   std::string lease = "15m", node_timeout = "30s", checkpoint_interval = "10m", log_level = "info";
 };
 
@@ -66,6 +68,15 @@ Result<Time> Milliseconds(const std::string& text) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
 }
 
+// The page has no TLS and asks nobody who he is.
+Result<Endpoint> PageEndpoint(const Texts& texts) {
+  ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(texts.web));
+  if (endpoint.unix_socket) return Status(StatusCode::kInvalidArgument, "--web: HOST:PORT");
+  if (texts.web_clear || endpoint.loopback()) return endpoint;
+  return Status(StatusCode::kInvalidArgument,
+                "--web: others would read there in the clear what happens; --web-clear allows it");
+}
+
 Status Interpret(const Texts& texts, SchedulerConfig* config) {
   for (const std::string& text : texts.listen) {
     ASSIGN_OR_RETURN(const Endpoint endpoint, ParseEndpoint(text));
@@ -74,6 +85,9 @@ Status Interpret(const Texts& texts, SchedulerConfig* config) {
   if (config->listen.empty()) {
     ASSIGN_OR_RETURN(const Endpoint endpoint, ParseEndpoint("unix:" + RunFolder() + "/schedd.sock"));
     config->listen.push_back(endpoint);
+  }
+  if (!texts.web.empty()) {
+    ASSIGN_OR_RETURN(config->web, PageEndpoint(texts));
   }
   if (config->state.empty()) config->state = StateFolder();
   if (!config->state.starts_with('/'))
@@ -101,6 +115,10 @@ void AddOptions(CLI::App& app, Texts& texts, SchedulerConfig& config) {
                  "its own certificate, of the role stasis-scheduler, PEM")
       ->type_name("FILE");
   app.add_option("--tls-key", config.tls.key, "its key, PEM, readable by its owner alone")->type_name("FILE");
+  app.add_option("--web", texts.web, "serve the page of the cluster there, on loopback (default: not)")
+      ->type_name("HOST:PORT");
+  app.add_flag("--web-clear", texts.web_clear,
+               "also on an address that others reach: whoever does sees the page, in the clear");
   std::vector<std::string> policies(PolicyNames().begin(), PolicyNames().end());
   app.add_option("--policy", config.policy, "fifo, srtf, las, themis, astraea, gandiva (default astraea)")
       ->check(CLI::IsMember(policies))

@@ -2,6 +2,7 @@
 #ifndef SCHEDULER_DAEMON_CONFIG_H_
 #define SCHEDULER_DAEMON_CONFIG_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ struct SchedulerConfig {
   std::string state;             // folder
   std::vector<Endpoint> listen;  // never empty
   TlsFiles tls;
+  std::optional<Endpoint> web;  // where the page is; none: nowhere
   std::string policy = "astraea";
   Time lease = 900 * kSecond;
   Duration node_timeout{};

@@ -188,6 +188,11 @@ std::vector<Order> SchedulerCore::Ready() const {
   return cluster_.Ready();
 }
 
+void SchedulerCore::LookNow(const std::function<void(const Cluster&, Time now)>& look) const {
+  const std::lock_guard lock(mutex_);
+  look(cluster_, Now());
+}
+
 void SchedulerCore::Look(const std::function<void(const Cluster&)>& look) const {
   Lock lock(mutex_);
   look(cluster_);
@@ -308,6 +313,12 @@ Result<v1::ClusterNode> SchedulerCore::SetMaintenance(const v1::SetMaintenanceRe
 Result<std::vector<Fact>> SchedulerCore::PlanMoves(const v1::DefragmentRequest& request,
                                                    v1::DefragmentReply* reply) const {
   const State& state = cluster_.state();
+  const int gpus = static_cast<int>(request.gpus());
+  if (const std::optional<Placement> as_it_is = state.devices().Find(gpus, /*max_nodes=*/1)) {
+    reply->set_possible(true);
+    reply->set_node(cluster_.nodes()[as_it_is->front().node].name);
+    return std::vector<Fact>();
+  }
   std::vector<JobId> movable;
   for (const auto& [name, entry] : cluster_.jobs()) {
     const bool rests = entry.where == Cluster::Where::kRunning && entry.orders.empty();
@@ -316,7 +327,7 @@ Result<std::vector<Fact>> SchedulerCore::PlanMoves(const v1::DefragmentRequest& 
   }
   std::sort(movable.begin(), movable.end());
   const std::optional<Defragmentation> plan =
-      PlanRoom(state, state.devices(), movable, static_cast<int>(request.gpus()), /*max_nodes=*/1);
+      PlanRoom(state, state.devices(), movable, gpus, /*max_nodes=*/1);
   if (!plan) return std::vector<Fact>();
   reply->set_possible(true);
   reply->set_node(cluster_.nodes()[plan->place.front().node].name);

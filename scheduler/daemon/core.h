@@ -79,6 +79,8 @@ class SchedulerCore {
   std::vector<Order> Ready() const;
   // Calls `look` with the cluster as it is; nothing changes meanwhile.
   void Look(const std::function<void(const Cluster&)>& look) const;
+  // The same, for who wants to know how things are at this time.
+  void LookNow(const std::function<void(const Cluster&, Time now)>& look) const;
 
  private:
   struct Watcher {

@@ -20,7 +20,10 @@ class EventStream final : public grpc::ServerWriteReactor<v1::ClusterEvent> {
  public:
   // `until`: the number of the last one to be told.
   EventStream(EventHub& hub, SchedulerCore& core, uint64_t after, uint64_t until)
-      : hub_(hub), core_(core), taken_(after), until_(until) {}
+      : hub_(hub), core_(core), taken_(after), until_(until) {
+    // Then the client knows that it misses nothing.
+    StartSendInitialMetadata();
+  }
 
   void Proceed() {
     std::lock_guard lock(mutex_);

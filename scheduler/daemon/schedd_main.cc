@@ -25,6 +25,7 @@
 #include "scheduler/daemon/event_hub.h"
 #include "scheduler/daemon/service.h"
 #include "scheduler/daemon/steady_time.h"
+#include "scheduler/daemon/web/page.h"
 
 namespace stasis::scheduler {
 namespace {
@@ -90,11 +91,14 @@ class Scheduler {
     return scheduler;
   }
   void Stop() {
+    page_.reset();
     events_->Stop();
     attendance_.Stop();
     server_->Stop(kLastAnswers);
   }
   const std::vector<Endpoint>& endpoints() const { return server_->endpoints(); }
+  // "": none.
+  std::string page() const { return page_ == nullptr ? "" : page_->address(); }
   const SchedulerCore& core() const { return *core_; }
 
  private:
@@ -142,6 +146,8 @@ class Scheduler {
     options.services = {&*service_};
     options.refused = [this](const Status& why) { audit_->Record({"", "", "", "connect", "", "", why}); };
     ASSIGN_OR_RETURN(server_, RpcServer::Start(std::move(options), *doors_));
+    if (!config.web) return Status();
+    ASSIGN_OR_RETURN(page_, WebPage::Start(*core_, *config.web));
     return Status();
   }
 
@@ -157,6 +163,7 @@ class Scheduler {
   Attendance attendance_;
   std::optional<SchedulerService> service_;
   std::unique_ptr<RpcServer> server_;
+  std::unique_ptr<WebPage> page_;
 };
 
 Status Serve(const SchedulerConfig& config) {
@@ -165,12 +172,13 @@ Status Serve(const SchedulerConfig& config) {
   ASSIGN_OR_RETURN(std::unique_ptr<Scheduler> scheduler, Scheduler::Start(config, end));
   nlohmann::json listens = nlohmann::json::array();
   for (const Endpoint& endpoint : scheduler->endpoints()) listens.push_back(endpoint.Target());
-  Log(LogLevel::kInfo, "schedd", "ready",
-      {{"listen", listens},
-       {"state", config.state},
-       {"cluster", scheduler->core().cluster_id()},
-       {"reign", scheduler->core().reign()},
-       {"policy", config.policy}});
+  nlohmann::json facts = {{"listen", listens},
+                          {"state", config.state},
+                          {"cluster", scheduler->core().cluster_id()},
+                          {"reign", scheduler->core().reign()},
+                          {"policy", config.policy}};
+  if (!scheduler->page().empty()) facts["web"] = scheduler->page();
+  Log(LogLevel::kInfo, "schedd", "ready", facts);
   TellServiceManager("READY=1");
   const Status why = end.Await();
   Log(LogLevel::kInfo, "schedd", "ending");

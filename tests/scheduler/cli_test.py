@@ -1,0 +1,118 @@
+"""The verbs of the scheduler against a stasis-schedd with an agent, as a user types them."""
+
+import json
+import os
+import subprocess
+import unittest
+
+from agents import AgentNodes
+from schedd import Schedd
+from softgpu import built, die_with_parent
+
+VECTOR = [built("samples/vector"), "--elements", str(1 << 12)]
+
+
+class Verbs(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.nodes = AgentNodes(s=["--gpus", "1"], a=["--gpus", "2", "--memory", "256MiB"])
+        cls.nodes.__enter__()
+        cls.addClassCleanup(cls.nodes.__exit__, None, None, None)
+        cls.schedd = Schedd(cls.nodes, "s", "--lease", "1h", "--checkpoint-interval", "0")
+        cls.schedd.__enter__()
+        cls.addClassCleanup(cls.schedd.__exit__, None, None, None)
+        cls.nodes["a"].start_agent("--join", f"{cls.nodes['s'].address}:{Schedd.PORT}")
+        cls.schedd.wait(lambda: cls.schedd.node("a"))
+        code, document, _ = cls.stasis("tenants", "set", "red", "2")
+        assert (code, document["tenant"]["weight"]) == (0, 2), document
+
+    @classmethod
+    def start(cls, verb, *arguments):
+        env = {"PATH": os.environ["PATH"], "HOME": "/root", "SOFTGPU_SOCKET": cls.nodes["a"].socket, "SOFTGPU_AUTOSTART": "0",
+               "STASIS_SCHEDULER": "unix:" + cls.schedd.socket, "STASIS_TENANT": "red"}
+        return subprocess.Popen([built("bin/stasis"), verb, *arguments], env=env, cwd="/", text=True, preexec_fn=die_with_parent,
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    @classmethod
+    def stasis(cls, verb, *arguments):
+        """(exit status, document, standard error)."""
+        with cls.start(verb, "--json", *arguments) as process:
+            out, errors = process.communicate(timeout=120)
+        return process.returncode, json.loads(out), errors
+
+    @classmethod
+    def words(cls, verb, *arguments):
+        """The same for people: (exit status, standard output, standard error)."""
+        with cls.start(verb, *arguments) as process:
+            out, errors = process.communicate(timeout=120)
+        return process.returncode, out, errors
+
+    def submit(self, name, *options, program=(*VECTOR, "--rounds", "100", "--pace-ms", "1000")):
+        code, document, errors = self.stasis("submit", "--name", name, *options, "--", *program)
+        self.assertEqual(code, 0, errors)
+        self.assertEqual(document["job"]["name"], name)
+
+    def test_waiting_ends_as_the_program_does(self):
+        code, text, errors = self.words("submit", "--name", "well", "--wait", "--", *VECTOR, "--rounds", "2")
+        self.assertEqual(code, 0, errors)
+        self.assertIn("started on a", errors)
+        self.assertEqual(text, "")
+        code, document, errors = self.stasis("submit", "--wait", "--", "/bin/sh", "-c", "exit 3")
+        self.assertEqual(code, 3, errors)
+        self.assertEqual(document["job"]["state"], "failed")
+        name = document["job"]["name"]
+        self.assertEqual(self.stasis("queue", name)[1]["jobs"][0]["exit_code"], 3)
+        self.assertEqual(self.stasis("queue", "nobody")[0], 3)
+
+    def test_a_job_is_listed_followed_and_cancelled(self):
+        self.submit("long", "--gpus", "2", "--priority", "-3")
+        self.schedd.wait_for_state("long", "RUNNING")
+        code, document, _ = self.stasis("queue")
+        self.assertEqual(code, 0)
+        job = [job for job in document["jobs"] if job["name"] == "long"][0]
+        self.assertEqual((job["tenant"], job["state"], job["gpus"], job["priority"], job["node"], job["devices"]),
+                         ("red", "running", 2, -3, "a", [0, 1]))
+        self.assertIn("long", self.words("queue")[1])
+        node = self.stasis("nodes")[1]["nodes"][0]
+        self.assertEqual((node["name"], node["jobs"], node["free"]), ("a", ["long", "long"], 0))
+        code, document, _ = self.stasis("defrag", "--gpus", "1", "--dry-run")
+        self.assertEqual((code, document["possible"]), (4, False))
+        options = ["--wait", "--name", "waits", "--priority", "-5"]
+        with self.start("submit", *options, "--", *VECTOR, "--rounds", "100", "--pace-ms", "1000") as waiting:
+            self.schedd.wait(lambda: "waits" in self.schedd.queue())
+            self.assertEqual(self.stasis("cancel", "waits")[0], 0)
+            self.assertEqual(waiting.wait(60), 9)
+        code, text, _ = self.words("cancel", "long")
+        self.assertEqual(code, 0)
+        self.schedd.wait_for_state("long", "CANCELLED")
+        self.assertEqual(self.stasis("cancel", "long")[0], 4)
+        kinds = [event["kind"] for event in self.stasis("events", "--last", "1000")[1]["events"] if event["job"] == "long"]
+        self.assertEqual(kinds, ["submitted", "started", "cancelled"])
+
+    def test_what_cannot_be_is_told(self):
+        code, document, _ = self.stasis("submit", "--tenant", "nobody", "--", "/bin/true")
+        self.assertEqual(code, 3)
+        self.assertIn("nobody", document["message"])
+        code, document, _ = self.stasis("submit", "--gpus", "3", "--", "/bin/true")
+        self.assertNotEqual(code, 0, document)
+        self.assertEqual(self.stasis("drain", "nowhere")[0], 3)
+        code, document, _ = self.stasis("submit", "--", "no-such-program")
+        self.assertEqual(code, 127)
+
+    def test_a_node_is_drained_and_maintained(self):
+        code, document, _ = self.stasis("drain", "a", "--reason", "a fan")
+        self.assertEqual((code, document["node"]["draining"], document["node"]["reason"]), (0, True, "a fan"))
+        self.assertEqual(self.stasis("undrain", "a")[1]["node"]["draining"], False)
+        window = self.stasis("maintenance", "a", "--start", "2100-01-01T00:00Z", "--for", "2h")[1]["node"]
+        self.assertEqual(window["maintenance_end_ms"] - window["maintenance_start_ms"], 7200000)
+        self.assertEqual(self.stasis("maintenance", "a", "--clear")[1]["node"]["maintenance_end_ms"], 0)
+
+    def test_completion_knows_names(self):
+        self.submit("offered")
+        self.assertIn("offered\n", self.words("complete-queue")[1])
+        self.assertEqual(self.words("complete-nodes")[1], "a\n")
+        self.stasis("cancel", "offered")
+
+
+if __name__ == "__main__":
+    unittest.main()
