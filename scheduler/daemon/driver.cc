@@ -201,7 +201,9 @@ void Driver::Carry(const Order& order) {
 void Driver::ReportEnd(const Order& order, const Status& outcome, bool image) {
   Log(outcome.ok() ? LogLevel::kInfo : LogLevel::kWarning, "driver", "order ended",
       {{"number", order.number}, {"job", order.job}, {"outcome", outcome.ToString()}});
-  if (outcome.ok() && order.node != order.target && !order.target.empty()) SetSchedule(order);
+  const bool comes =
+      order.kind == OrderKind::kRestore || (order.kind == OrderKind::kMigrate && order.node != order.target);
+  if (outcome.ok() && comes) SetSchedule(order);
   // What the agents have told before is older than this.
   Refresh(order.node, order.job);
   if (!order.target.empty() && order.target != order.node) Refresh(order.target, order.job);

@@ -16,6 +16,7 @@
 #include "base/worker_pool.h"
 #include "proto/rpc/audit.h"
 #include "proto/rpc/doors.h"
+#include "proto/rpc/fencing.h"
 #include "proto/rpc/gate.h"
 #include "proto/rpc/server.h"
 #include "scheduler/daemon/attendance.h"
@@ -32,6 +33,8 @@ namespace {
 
 constexpr int kReaders = 4, kWriters = 4;
 constexpr size_t kMostWaiting = 1024;
+// A service manager is not to start it again (scripts/systemd/stasis-schedd.service).
+constexpr int kExitFencedOff = 3;
 // For answers that are on their way when everything else has ended.
 constexpr auto kLastAnswers = std::chrono::seconds(2);
 
@@ -203,7 +206,7 @@ int Main(const std::vector<std::string>& arguments) {
   if (served.ok()) return 0;
   Log(LogLevel::kError, "schedd", "cannot go on",
       {{"code", StatusCodeName(served.code())}, {"why", std::string(served.message())}});
-  return 1;
+  return IsFencedOff(served) ? kExitFencedOff : 1;
 }
 
 }  // namespace

@@ -27,16 +27,17 @@ class Verbs(unittest.TestCase):
         assert (code, document["tenant"]["weight"]) == (0, 2), document
 
     @classmethod
-    def start(cls, verb, *arguments):
+    def start(cls, verb, *arguments, through=(), **variables):
         env = {"PATH": os.environ["PATH"], "HOME": "/root", "SOFTGPU_SOCKET": cls.nodes["a"].socket, "SOFTGPU_AUTOSTART": "0",
-               "STASIS_SCHEDULER": "unix:" + cls.schedd.socket, "STASIS_TENANT": "red"}
-        return subprocess.Popen([built("bin/stasis"), verb, *arguments], env=env, cwd="/", text=True, preexec_fn=die_with_parent,
-                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+               "STASIS_SCHEDULER": "unix:" + cls.schedd.socket, "STASIS_TENANT": "red", **variables}
+        return subprocess.Popen([*through, built("bin/stasis"), verb, *arguments], env=env, cwd="/", text=True,
+                                preexec_fn=die_with_parent, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE)
 
     @classmethod
-    def stasis(cls, verb, *arguments):
+    def stasis(cls, verb, *arguments, **options):
         """(exit status, document, standard error)."""
-        with cls.start(verb, "--json", *arguments) as process:
+        with cls.start(verb, "--json", *arguments, **options) as process:
             out, errors = process.communicate(timeout=120)
         return process.returncode, json.loads(out), errors
 
@@ -106,6 +107,54 @@ class Verbs(unittest.TestCase):
         window = self.stasis("maintenance", "a", "--start", "2100-01-01T00:00Z", "--for", "2h")[1]["node"]
         self.assertEqual(window["maintenance_end_ms"] - window["maintenance_start_ms"], 7200000)
         self.assertEqual(self.stasis("maintenance", "a", "--clear")[1]["node"]["maintenance_end_ms"], 0)
+
+    def test_a_scheduler_that_is_started_anew_is_waited_for(self):
+        hurry = os.path.join(self.nodes.folder, "hurry-stays")
+        program = ["/usr/bin/env", f"PACE_UNTIL={hurry}", *VECTOR, "--rounds", "100", "--pace-ms", "1000"]
+        with self.start("submit", "--wait", "--name", "stays", "--", *program) as waiting, \
+             self.start("events", "--follow", "--json") as following:
+            self.schedd.wait(lambda: "stays" in self.schedd.queue())
+            self.schedd.wait_for_state("stays", "RUNNING")
+            self.schedd.kill()
+            self.schedd.start()
+            # The agent joins again by itself.
+            self.schedd.wait(lambda: self.schedd.node("a").reachable)
+            with open(hurry, "w", encoding="utf-8"):
+                pass
+            _, errors = waiting.communicate(timeout=120)
+            self.assertEqual(waiting.returncode, 0, errors)
+            self.assertIn("waiting for the next one", errors)
+            told = []
+            while not told or (told[-1]["job"], told[-1]["kind"]) != ("stays", "done"):
+                told.append(json.loads(following.stdout.readline()))
+            following.terminate()
+            self.assertEqual(following.wait(30), 0)
+        numbers = [event["number"] for event in told]
+        self.assertEqual(numbers, sorted(set(numbers)), "each event is told once")
+
+    def test_roles(self):
+        place = self.nodes["a"]
+        self.submit("theirs")
+
+        def code(role, verb, *arguments):
+            certificate, key = self.nodes.certificates.make(role, f"stasis-{role}")
+            return self.stasis(verb, *arguments, through=place.through, STASIS_SCHEDULER=self.schedd.address,
+                               STASIS_TLS_CA=self.nodes.certificates.path("ca.pem"), STASIS_TLS_CERT=certificate,
+                               STASIS_TLS_KEY=key)[0]
+
+        changes = [("submit", "--", "/bin/true"), ("cancel", "theirs"), ("tenants", "set", "red", "3"), ("drain", "a"),
+                   ("undrain", "a"), ("maintenance", "a", "--clear"), ("defrag", "--gpus", "1")]
+        for verb in ("queue", "tenants", "nodes", "events"):
+            self.assertEqual(code("reader", verb), 0, verb)
+            self.assertEqual(code("agent", verb), 7, verb)
+        for change in changes:
+            self.assertEqual(code("reader", *change), 7, change)
+            self.assertEqual(code("agent", *change), 7, change)
+        self.assertEqual(code("operator", "cancel", "theirs"), 0)
+        refused = [line for line in self.schedd.lines() if line["component"] == "audit" and line["message"] == "refused" and
+                   line.get("actor") == "cn reader"]
+        self.assertEqual({line["verb"] for line in refused},
+                         {"submit", "cancel", "set-tenant", "drain", "undrain", "set-maintenance", "defragment"})
 
     def test_completion_knows_names(self):
         self.submit("offered")

@@ -17,6 +17,7 @@ class Job:
 
     def __init__(self, nodes, sample, name):
         self.nodes, self.sample, self.name = nodes, sample, name
+        self.tasks = [f"{name}.{rank}" for rank in range(sample.ranks)] or [name]
         self.hurry_file = os.path.join(os.path.dirname(nodes.root), f"hurry-{name}")
 
     def env(self):
@@ -28,6 +29,7 @@ class Job:
             pass
 
 
+RANKED = Sample("ddp_train", "--steps", "60", "--pace-ms", "600", ranks=2)
 VECTOR = Sample("vector", "--rounds", "100", "--elements", str(1 << 14), *SLOW)
 
 
@@ -74,8 +76,9 @@ class WithTwoNodes(unittest.TestCase):
         self.nodes[node].agent.wait_for_output(name, job.sample.first_words)
         return job
 
-    def output(self, name):
-        return self.nodes[self.schedd.job(name).node].output(name)
+    def output(self, job):
+        node = self.nodes[self.schedd.job(job.name).node]
+        return "".join(node.output(task) for task in job.tasks)
 
     def check(self, *jobs):
         """They end well, and have printed what they print undisturbed."""
@@ -84,12 +87,14 @@ class WithTwoNodes(unittest.TestCase):
         for job in jobs:
             self.schedd.wait_for_state(job.name, "DONE", "FAILED", "CANCELLED")
             self.assertEqual(self.schedd.state_of(job.name), "DONE", self.schedd.story())
-            self.assertEqual(job.sample.lines(self.output(job.name)), job.sample.expected())
+            self.assertEqual(job.sample.lines(self.output(job)), job.sample.expected())
 
     def kinds(self, name):
         return [event.kind for event in self.schedd.events(name)]
 
-    # ---- what is decided is done
+
+class Decisions(WithTwoNodes):
+    """What is decided is done."""
 
     def test_a_job_runs_to_its_end(self):
         self.start("a")
@@ -158,7 +163,17 @@ class WithTwoNodes(unittest.TestCase):
         self.schedd.wait_for_state("three", "FAILED")
         self.assertEqual((self.schedd.job("three").exit_code, self.schedd.job("three").restarts), (3, 2))
 
-    # ---- what happens to it, its nodes and their agents
+    def test_a_ranked_job_moves_as_one(self):
+        self.start("a", "b")
+        job = self.run_job("ranks", sample=RANKED, gpus=2, ranks=2)
+        here = self.schedd.job("ranks").node
+        self.schedd.stub.Drain(sched.DrainRequest(node=here), timeout=30)
+        self.schedd.wait(lambda: self.schedd.job("ranks").node != here and self.schedd.state_of("ranks") == "RUNNING")
+        self.check(job)
+
+
+class Trouble(WithTwoNodes):
+    """What happens to it, its nodes and their agents."""
 
     def test_a_scheduler_that_is_killed_goes_on(self):
         self.start("a", "b")
@@ -184,7 +199,7 @@ class WithTwoNodes(unittest.TestCase):
         newer.submit("fence", ["/bin/true"], {"PATH": "/bin"})
         newer.wait_for_state("fence", "DONE")
         self.schedd.submit("harm", ["/bin/true"], {"PATH": "/bin"})
-        self.assertEqual(self.schedd.process.wait(60), 1)
+        self.assertEqual(self.schedd.process.wait(60), 3)
         self.assertIn("the fence is", self.schedd.words())
         self.assertIsNone(self.nodes["a"].agent.job("harm"))
         self.assertTrue(self.nodes["a"].live(job.name))

@@ -1,0 +1,305 @@
+// The driver against agents that do what they are told, late, twice, or not at all.
+#include "scheduler/daemon/driver.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+
+#include "base/testing.h"
+#include "scheduler/daemon/fake_agents.h"
+
+namespace stasis::scheduler {
+namespace {
+
+using ::testing::ElementsAre;
+
+class DriverTest : public ::testing::Test {
+ protected:
+  DriverTest() {
+    agents_.Add("n0", 2);
+    agents_.Add("n1", 2);
+    Start();
+    EXPECT_TRUE(core_->Record(TenantSet{"a", 1}).ok());
+    EXPECT_TRUE(core_->Record(TenantSet{"b", 1}).ok());
+  }
+  ~DriverTest() override { End(); }
+
+  void Start() {
+    Result<std::unique_ptr<Store>> store = Store::Open(folder_ / "schedd.db");
+    STASIS_CHECK(store.ok());
+    store_ = *std::move(store);
+    SchedulerCore::Options options;
+    options.cluster.lease = 3600 * kSecond;
+    options.now = [this] { return now_.load(); };
+    Result<std::unique_ptr<SchedulerCore>> core = SchedulerCore::Open(*store_, std::move(options));
+    STASIS_CHECK(core.ok());
+    core_ = *std::move(core);
+    Driver::Options driver;
+    driver.connect = agents_.Connector();
+    driver.node_timeout = std::chrono::milliseconds(300);
+    driver.checkpoint_interval = 1000;
+    driver.fenced_off = [this](const Status&) { fenced_off_ = true; };
+    driver_ = std::make_unique<Driver>(*core_, std::move(driver));
+  }
+  void End() {
+    driver_.reset();
+    core_.reset();
+    store_.reset();
+  }
+  void Join(const std::string& node) {
+    v1::JoinRequest request;
+    request.set_address("unix:/" + node);
+    request.set_node(node);
+    request.set_agent_id("id-" + node);
+    ASSERT_OK(driver_->Join(request));
+    ASSERT_TRUE(agents_.Await([&] { return Reachable(node); }));
+  }
+  bool Reachable(const std::string& node) {
+    const v1::NodesReply reply = core_->Nodes();
+    for (const v1::ClusterNode& each : reply.nodes()) {
+      if (each.name() == node) return each.reachable();
+    }
+    return false;
+  }
+  void Submit(const std::string& name, int gpus, int max_restarts = 0, int priority = 0) {
+    v1::SubmitRequest request;
+    request.set_name(name);
+    request.set_tenant("a");
+    request.add_argv("/bin/train");
+    request.set_folder("/");
+    request.set_gpus(static_cast<uint32_t>(gpus));
+    request.set_max_restarts(static_cast<uint32_t>(max_restarts));
+    request.set_priority(priority);
+    ASSERT_OK(core_->Submit(request).status());
+  }
+  v1::QueuedJob Job(const std::string& name) {
+    v1::QueueRequest request;
+    request.set_name(name);
+    return (*core_->Queue(request)).jobs(0);
+  }
+  // Until it is in that state; at which node.
+  std::string AwaitState(const std::string& name, v1::QueueState state) {
+    EXPECT_TRUE(agents_.Await([&] {
+      now_ += 10;
+      core_->Tick();
+      return Job(name).state() == state;
+    })) << Job(name).ShortDebugString();
+    return Job(name).node();
+  }
+  std::string Run(const std::string& name, int gpus, int max_restarts = 0) {
+    Submit(name, gpus, max_restarts);
+    return AwaitState(name, v1::QUEUE_STATE_RUNNING);
+  }
+  static std::string Other(const std::string& node) { return node == "n0" ? "n1" : "n0"; }
+
+  TempFolder folder_;
+  FakeAgents agents_;
+  std::atomic<Time> now_{1'000'000};
+  std::atomic<bool> fenced_off_{false};
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<SchedulerCore> core_;
+  std::unique_ptr<Driver> driver_;
+};
+
+TEST_F(DriverTest, AJobRunsToItsEnd) {
+  Join("n0");
+  EXPECT_EQ(Run("j", 2), "n0");
+  agents_.End("n0", "j", 0);
+  AwaitState("j", v1::QUEUE_STATE_DONE);
+  EXPECT_THAT(agents_.Started("n0"), ElementsAre("run j"));
+}
+
+TEST_F(DriverTest, AProgramThatFailsComesBackAsOftenAsItMay) {
+  Join("n0");
+  Run("j", 1, 2);
+  agents_.End("n0", "j", 3);
+  ASSERT_TRUE(agents_.Await([&] { return Job("j").restarts() == 1; }));
+  AwaitState("j", v1::QUEUE_STATE_RUNNING);
+  agents_.SetImage("n0", "j", "i1");
+  agents_.End("n0", "j", 0, 11);
+  ASSERT_TRUE(agents_.Await([&] { return Job("j").restarts() == 2; }));
+  AwaitState("j", v1::QUEUE_STATE_RUNNING);
+  agents_.End("n0", "j", 4);
+  AwaitState("j", v1::QUEUE_STATE_FAILED);
+  EXPECT_EQ(Job("j").exit_code(), 4);
+  EXPECT_THAT(agents_.Started("n0"),
+              ElementsAre("run j", "cancel j", "remove j", "run j", "cancel j", "restore j", "schedule j"));
+}
+
+TEST_F(DriverTest, WhatCannotBeStartedHasFailed) {
+  Join("n0");
+  agents_.Refuse("run", "no such program");
+  Submit("j", 1);
+  AwaitState("j", v1::QUEUE_STATE_FAILED);
+  EXPECT_EQ(Job("j").reason(), "run: no such program");
+}
+
+TEST_F(DriverTest, AnOrderIsAskedOnceWhateverIsKilled) {
+  Join("n0");
+  agents_.Hold("run", true);
+  Submit("j", 1);
+  ASSERT_TRUE(agents_.Await([&] { return agents_.Started("n0").size() == 1; }));
+  agents_.SetDown("n0", true);
+  End();
+  agents_.SetDown("n0", false);
+  Start();
+  ASSERT_TRUE(agents_.Await([&] { return Reachable("n0"); }));
+  agents_.Hold("run", false);
+  AwaitState("j", v1::QUEUE_STATE_RUNNING);
+  EXPECT_THAT(agents_.Started("n0"), ElementsAre("run j"));
+}
+
+TEST_F(DriverTest, WhatEndsWhileNobodyLooksIsNoticedAfterwards) {
+  Join("n0");
+  Run("j", 1);
+  Run("k", 1);
+  End();
+  agents_.End("n0", "j", 0);
+  agents_.End("n0", "k", 7);
+  Start();
+  AwaitState("j", v1::QUEUE_STATE_DONE);
+  AwaitState("k", v1::QUEUE_STATE_FAILED);
+}
+
+TEST_F(DriverTest, AHigherClassPausesALowerOne) {
+  Join("n0");
+  Run("low", 2);
+  Submit("high", 2, 0, 3);
+  AwaitState("high", v1::QUEUE_STATE_RUNNING);
+  EXPECT_EQ(Job("low").state(), v1::QUEUE_STATE_PAUSED);
+  agents_.End("n0", "high", 0);
+  AwaitState("low", v1::QUEUE_STATE_RUNNING);
+  EXPECT_THAT(agents_.Started("n0"), ElementsAre("run low", "pause low", "run high", "resume low"));
+}
+
+TEST_F(DriverTest, WhatRefusesToBePausedRunsOn) {
+  Join("n0");
+  Run("low", 2);
+  agents_.Refuse("pause", "it uses cuFoo");
+  Submit("high", 2, 0, 3);
+  ASSERT_TRUE(agents_.Await([&] { return Job("low").reason() == "pause: it uses cuFoo"; }));
+  EXPECT_TRUE(agents_.Lives("n0", "low"));
+  EXPECT_NE(Job("high").state(), v1::QUEUE_STATE_RUNNING);
+  agents_.Refuse("pause", "");
+  AwaitState("high", v1::QUEUE_STATE_RUNNING);
+}
+
+TEST_F(DriverTest, ADrainedNodeIsLeft) {
+  Join("n0");
+  Join("n1");
+  const std::string here = Run("j", 2);
+  v1::DrainRequest request;
+  request.set_node(here);
+  ASSERT_OK(core_->Drain(request).status());
+  ASSERT_TRUE(agents_.Await([&] { return agents_.Lives(Other(here), "j"); }));
+  AwaitState("j", v1::QUEUE_STATE_RUNNING);
+  EXPECT_EQ(Job("j").node(), Other(here));
+  EXPECT_THAT(agents_.Started(Other(here)), ElementsAre("schedule j"));
+}
+
+TEST_F(DriverTest, JobsOfALostNodeComeBackFromCopies) {
+  Join("n0");
+  Join("n1");
+  const std::string here = Run("j", 2), other = Other(here);
+  agents_.SetImage(here, "j", "i1");
+  ASSERT_TRUE(agents_.Await([&] {
+    bool kept = false;
+    core_->Look([&](const Cluster& cluster) { kept = !cluster.Find("j")->copies.empty(); });
+    return kept;
+  }));
+  agents_.SetDown(here, true);
+  ASSERT_TRUE(agents_.Await([&] { return agents_.Lives(other, "j"); }));
+  EXPECT_TRUE(agents_.Lives(here, "j")) << "nobody reaches it";
+  AwaitState("j", v1::QUEUE_STATE_RUNNING);
+  EXPECT_EQ(Job("j").restarts(), 1u);
+  // It comes back, and gives up what is not its any more before it is used again.
+  agents_.SetDown(here, false);
+  ASSERT_TRUE(agents_.Await([&] { return Reachable(here); }));
+  EXPECT_FALSE(agents_.Lives(here, "j"));
+  EXPECT_THAT(agents_.Started(other), ElementsAre("cancel j", "restore j", "schedule j"));
+}
+
+TEST_F(DriverTest, WithoutACopyAJobOfALostNodeBeginsAnew) {
+  Join("n0");
+  Join("n1");
+  const std::string here = Run("j", 2), other = Other(here);
+  agents_.SetDown(here, true);
+  ASSERT_TRUE(agents_.Await([&] { return agents_.Lives(other, "j"); }));
+  EXPECT_THAT(agents_.Started(other), ElementsAre("cancel j", "remove j", "run j"));
+}
+
+TEST_F(DriverTest, ASilentMomentCostsNothing) {
+  Join("n0");
+  Run("j", 1);
+  agents_.SetDown("n0", true);
+  agents_.SetDown("n0", false);
+  agents_.End("n0", "j", 0);
+  AwaitState("j", v1::QUEUE_STATE_DONE);
+  EXPECT_EQ(Job("j").restarts(), 0u);
+}
+
+TEST_F(DriverTest, AJobThatWasOnItsWayToALostNodeComesBack) {
+  Join("n0");
+  Join("n1");
+  const std::string here = Run("j", 2), other = Other(here);
+  agents_.Hold("migrate", true);
+  v1::DrainRequest request;
+  request.set_node(here);
+  ASSERT_OK(core_->Drain(request).status());
+  ASSERT_TRUE(agents_.Await([&] { return Job("j").state() == v1::QUEUE_STATE_MOVING; }));
+  agents_.SetDown(other, true);
+  ASSERT_TRUE(agents_.Await([&] { return Job("j").restarts() == 1; }));
+  ASSERT_OK(core_->Undrain(here).status());
+  agents_.Refuse("migrate", "the target is gone");
+  agents_.Hold("migrate", false);
+  AwaitState("j", v1::QUEUE_STATE_RUNNING);
+  EXPECT_EQ(Job("j").node(), here);
+  EXPECT_TRUE(agents_.Lives(here, "j"));
+}
+
+TEST_F(DriverTest, WhatSomebodyElseHasPausedIsResumed) {
+  Join("n0");
+  Run("j", 1);
+  agents_.SetCondition("n0", "j", v1::CONDITION_PAUSED);
+  ASSERT_TRUE(agents_.Await([&] { return agents_.Started("n0").size() == 2; }));
+  EXPECT_THAT(agents_.Started("n0"), ElementsAre("run j", "resume j"));
+  agents_.End("n0", "j", 0);
+  AwaitState("j", v1::QUEUE_STATE_DONE);
+}
+
+TEST_F(DriverTest, ACancelledJobIsEndedWhereverItIs) {
+  Join("n0");
+  Run("runs", 2);
+  Submit("waits", 2);
+  ASSERT_OK(core_->Cancel("waits").status());
+  EXPECT_EQ(Job("waits").state(), v1::QUEUE_STATE_CANCELLED);
+  ASSERT_OK(core_->Cancel("runs").status());
+  AwaitState("runs", v1::QUEUE_STATE_CANCELLED);
+  EXPECT_FALSE(agents_.Lives("n0", "runs"));
+}
+
+TEST_F(DriverTest, AfterANewerSchedulerItDoesNothingMore) {
+  Join("n0");
+  Run("j", 1);
+  agents_.SetFence("n0", core_->reign() + 1);
+  Submit("k", 1);
+  ASSERT_TRUE(agents_.Await([&] { return fenced_off_.load(); }));
+  EXPECT_EQ(Job("k").state(), v1::QUEUE_STATE_STARTING) << "the order was neither done nor refused";
+  EXPECT_TRUE(agents_.Lives("n0", "j"));
+}
+
+TEST_F(DriverTest, AnotherAgentDoesNotGetTheNameOfANodeThatIsThere) {
+  Join("n0");
+  v1::JoinRequest request;
+  request.set_address("unix:/n1");
+  request.set_node("n0");
+  request.set_agent_id("another");
+  EXPECT_EQ(driver_->Join(request).code(), StatusCode::kFailedPrecondition);
+  request.set_address("nowhere");
+  EXPECT_EQ(driver_->Join(request).code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace stasis::scheduler

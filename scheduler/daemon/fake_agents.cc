@@ -1,0 +1,282 @@
+#include "scheduler/daemon/fake_agents.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "proto/rpc/fencing.h"
+
+namespace stasis::scheduler {
+namespace {
+
+constexpr auto kGiveUp = std::chrono::seconds(20);
+constexpr auto kAwait = std::chrono::milliseconds(200);
+
+Status Down() { return Status(StatusCode::kUnavailable, "nobody answers"); }
+
+}  // namespace
+
+class FakeLink final : public AgentLink {
+ public:
+  FakeLink(FakeAgents& agents, std::string node) : all_(agents), node_(std::move(node)) {}
+
+  Result<v1::NodeInfo> Info(Duration) override {
+    std::lock_guard lock(all_.mutex_);
+    if (Gone()) return Down();
+    v1::NodeInfo info;
+    info.set_name(node_);
+    info.set_agent_id("id-" + node_);
+    info.set_peer_address(node_);
+    return info;
+  }
+  Result<v1::DevicesResponse> Devices(const std::string&) override {
+    std::lock_guard lock(all_.mutex_);
+    if (Gone()) return Down();
+    v1::DevicesResponse devices;
+    devices.set_kind("soft");
+    for (int i = 0; i < Agent().devices; ++i) devices.add_devices()->set_ordinal(static_cast<uint32_t>(i));
+    return devices;
+  }
+  Result<std::optional<v1::Job>> Find(const std::string& job) override {
+    std::lock_guard lock(all_.mutex_);
+    if (Gone()) return Down();
+    const auto found = Agent().jobs.find(job);
+    if (found == Agent().jobs.end()) return std::optional<v1::Job>();
+    return std::optional<v1::Job>(found->second);
+  }
+  Status Watch(const std::function<void(const v1::WatchEvent&)>& event) override {
+    uint64_t told = 0;
+    for (bool caught_up = false;; caught_up = true) {
+      std::vector<v1::WatchEvent> events;
+      {
+        std::unique_lock lock(all_.mutex_);
+        all_.changed_.wait(lock, [&] { return Gone() || Agent().revision > told || !caught_up; });
+        if (Gone()) return Down();
+        for (const auto& [name, job] : Agent().jobs) {
+          if (job.revision() > told) *events.emplace_back().mutable_job() = job;
+        }
+        told = Agent().revision;
+      }
+      if (!caught_up) {
+        events.emplace_back().set_caught_up(true);
+        events.back().set_complete(true);
+      }
+      for (const v1::WatchEvent& each : events) event(each);
+    }
+  }
+  Result<v1::Operation> Begin(const AgentRequest& request) override {
+    std::lock_guard lock(all_.mutex_);
+    if (Gone()) return Down();
+    return all_.Begin(Agent(), request);
+  }
+  Result<v1::Operation> Await(const std::string& operation) override {
+    std::unique_lock lock(all_.mutex_);
+    const auto ended = [&] { return Agent().operations[operation].state() >= v1::OPERATION_STATE_SUCCEEDED; };
+    all_.changed_.wait_for(lock, kAwait, [&] { return Gone() || ended(); });
+    if (Gone()) return Down();
+    if (!ended()) return Status(StatusCode::kTimeout, "it goes on");
+    return Agent().operations[operation];
+  }
+  Status SetSchedule(const v1::SetScheduleRequest& request) override {
+    std::lock_guard lock(all_.mutex_);
+    if (Gone()) return Down();
+    Agent().started.push_back("schedule " + request.schedule().job());
+    return Status();
+  }
+  void Stop() override {
+    std::lock_guard lock(all_.mutex_);
+    stopped_ = true;
+    all_.changed_.notify_all();
+  }
+
+ private:
+  FakeAgents::Agent& Agent() { return all_.agents_.at(node_); }
+  bool Gone() { return stopped_ || Agent().down; }
+
+  FakeAgents& all_;
+  const std::string node_;
+  bool stopped_ = false;
+};
+
+ConnectAgent FakeAgents::Connector() {
+  return [this](const std::string& address) -> Result<std::shared_ptr<AgentLink>> {
+    return std::shared_ptr<AgentLink>(
+        std::make_shared<FakeLink>(*this, address.substr(address.rfind('/') + 1)));
+  };
+}
+
+void FakeAgents::Add(const std::string& node, int devices) {
+  std::lock_guard lock(mutex_);
+  agents_[node].node = node;
+  agents_[node].devices = devices;
+}
+
+// ---- Operations
+
+Result<v1::Operation> FakeAgents::Begin(Agent& agent, const AgentRequest& request) {
+  const v1::Change change = std::visit([](const auto& each) { return each.change(); }, request);
+  if (change.fence() < agent.fence)
+    return Status(StatusCode::kFailedPrecondition, std::string(kFencedOff) + "higher");
+  agent.fence = change.fence();
+  const auto known = agent.keys.find(change.idempotency_key());
+  if (known != agent.keys.end()) return agent.operations[known->second];
+  v1::Operation operation;
+  operation.set_id("op-" + std::to_string(agent.operations.size() + 1));
+  operation.set_verb(VerbOf(request));
+  operation.set_job(JobOf(request));
+  operation.set_state(v1::OPERATION_STATE_RUNNING);
+  agent.started.push_back(operation.verb() + " " + operation.job());
+  agent.keys[change.idempotency_key()] = operation.id();
+  agent.operations[operation.id()] = operation;
+  if (held_.contains(operation.verb())) {
+    waiting_.push_back({agent.node, {operation.id(), request}});
+  } else {
+    Finish(agent, agent.operations[operation.id()], request);
+  }
+  changed_.notify_all();
+  return agent.operations[operation.id()];
+}
+
+void FakeAgents::Finish(Agent& agent, v1::Operation& operation, const AgentRequest& request) {
+  const auto refused = refused_.find(operation.verb());
+  const Status done =
+      refused != refused_.end() ? Status(StatusCode::kUnsupported, refused->second) : Do(agent, request);
+  operation.set_state(done.ok() ? v1::OPERATION_STATE_SUCCEEDED : v1::OPERATION_STATE_FAILED);
+  if (!done.ok())
+    operation.set_result_json(std::string("{\"ok\":false,\"code\":\"") + StatusCodeName(done.code()) +
+                              "\",\"message\":\"" + std::string(done.message()) + "\"}");
+  changed_.notify_all();
+}
+
+v1::Job& FakeAgents::Touch(Agent& agent, const std::string& name) {
+  v1::Job& job = agent.jobs[name];
+  job.set_name(name);
+  job.set_revision(++agent.revision);
+  changed_.notify_all();
+  return job;
+}
+
+void FakeAgents::Live(Agent& agent, const std::string& name, v1::Condition condition) {
+  v1::Job& job = Touch(agent, name);
+  job.set_condition(condition);
+  job.set_live(condition == v1::CONDITION_RUNNING || condition == v1::CONDITION_PAUSED);
+  job.clear_ended_by();
+}
+
+Status FakeAgents::Do(Agent& agent, const AgentRequest& request) {
+  const std::string& name = JobOf(request);
+  const auto found = agent.jobs.find(name);
+  const bool live = found != agent.jobs.end() && found->second.live();
+  if (const auto* run = std::get_if<v1::RunRequest>(&request)) {
+    if (found != agent.jobs.end()) return Status(StatusCode::kAlreadyExists, "there is such a job");
+    Live(agent, name, v1::CONDITION_RUNNING);
+    *agent.jobs[name].mutable_argv() = run->argv();
+    return Status();
+  }
+  if (std::holds_alternative<v1::RestoreRequest>(request)) {
+    if (live) return Status(StatusCode::kFailedPrecondition, "it lives");
+    Live(agent, name, v1::CONDITION_RUNNING);
+    return Status();
+  }
+  if (const auto* copy = std::get_if<v1::CopyImageRequest>(&request)) {
+    Agent& target = agents_.at(copy->node());
+    return target.down ? Down() : Status();
+  }
+  if (std::holds_alternative<v1::RemoveRequest>(request)) {
+    if (live) return Status(StatusCode::kFailedPrecondition, "it lives");
+    if (found == agent.jobs.end()) return Status(StatusCode::kNotFound, "there is none");
+    agent.jobs.erase(name);
+    return Status();
+  }
+  if (!live) return Status(StatusCode::kFailedPrecondition, "it does not live");
+  if (const auto* migrate = std::get_if<v1::MigrateRequest>(&request)) {
+    const v1::Job moved = found->second;
+    if (migrate->node().empty()) return Live(agent, name, v1::CONDITION_RUNNING), Status();
+    Agent& target = agents_.at(migrate->node());
+    if (target.down) return Down();
+    Live(agent, name, v1::CONDITION_MIGRATED);
+    Live(target, name, v1::CONDITION_RUNNING);
+    *target.jobs[name].mutable_argv() = moved.argv();
+    return Status();
+  }
+  if (const auto* checkpoint = std::get_if<v1::CheckpointRequest>(&request)) {
+    Live(agent, name, checkpoint->stop() ? v1::CONDITION_CHECKPOINTED : v1::CONDITION_RUNNING);
+    return Status();
+  }
+  if (std::holds_alternative<v1::CancelRequest>(request)) {
+    Live(agent, name, v1::CONDITION_KILLED);
+    agent.jobs[name].set_ended_by("cancel");
+    return Status();
+  }
+  Live(agent, name,
+       std::holds_alternative<v1::PauseRequest>(request) ? v1::CONDITION_PAUSED : v1::CONDITION_RUNNING);
+  return Status();
+}
+
+// ---- What tests do
+
+void FakeAgents::SetDown(const std::string& node, bool down) {
+  std::lock_guard lock(mutex_);
+  agents_.at(node).down = down;
+  changed_.notify_all();
+}
+
+void FakeAgents::Refuse(const std::string& verb, const std::string& message) {
+  std::lock_guard lock(mutex_);
+  refused_[verb] = message;
+  if (message.empty()) refused_.erase(verb);
+}
+
+void FakeAgents::Hold(const std::string& verb, bool hold) {
+  std::lock_guard lock(mutex_);
+  if (hold) return static_cast<void>(held_.insert(verb));
+  held_.erase(verb);
+  for (auto& [node, operation] : std::exchange(waiting_, {}))
+    Finish(agents_.at(node), agents_.at(node).operations[operation.first], operation.second);
+}
+
+void FakeAgents::End(const std::string& node, const std::string& job, int exit_code, int signal) {
+  std::lock_guard lock(mutex_);
+  Live(agents_.at(node), job, signal != 0 ? v1::CONDITION_KILLED : v1::CONDITION_EXITED);
+  agents_.at(node).jobs[job].set_exit_code(exit_code);
+  agents_.at(node).jobs[job].set_signal(signal);
+}
+
+void FakeAgents::SetCondition(const std::string& node, const std::string& job, v1::Condition condition) {
+  std::lock_guard lock(mutex_);
+  Live(agents_.at(node), job, condition);
+}
+
+void FakeAgents::SetImage(const std::string& node, const std::string& job, const std::string& image) {
+  std::lock_guard lock(mutex_);
+  Touch(agents_.at(node), job).set_last_image(image);
+}
+
+void FakeAgents::SetFence(const std::string& node, uint64_t fence) {
+  std::lock_guard lock(mutex_);
+  agents_.at(node).fence = fence;
+}
+
+bool FakeAgents::Lives(const std::string& node, const std::string& job) {
+  std::lock_guard lock(mutex_);
+  const auto found = agents_.at(node).jobs.find(job);
+  return found != agents_.at(node).jobs.end() && found->second.live();
+}
+
+std::vector<std::string> FakeAgents::Started(const std::string& node) {
+  std::lock_guard lock(mutex_);
+  return agents_.at(node).started;
+}
+
+bool FakeAgents::Await(const std::function<bool()>& condition) {
+  const auto give_up = std::chrono::steady_clock::now() + kGiveUp;
+  while (!condition()) {
+    std::unique_lock lock(mutex_);
+    // What is waited for may happen in the scheduler.
+    changed_.wait_for(lock, std::chrono::milliseconds(5));
+    if (std::chrono::steady_clock::now() > give_up) return false;
+  }
+  return true;
+}
+
+}  // namespace stasis::scheduler

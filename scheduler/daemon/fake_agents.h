@@ -1,0 +1,73 @@
+// Agents without processes: they hold jobs that do nothing, and can be made to go away, refuse and be slow.
+#ifndef SCHEDULER_DAEMON_FAKE_AGENTS_H_
+#define SCHEDULER_DAEMON_FAKE_AGENTS_H_
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "scheduler/daemon/agent_link.h"
+#include "scheduler/daemon/steps.h"
+
+namespace stasis::scheduler {
+
+class FakeAgents {
+ public:
+  // An agent at "unix:/NODE", which others reach by its name.
+  void Add(const std::string& node, int devices);
+  ConnectAgent Connector();
+
+  // Calls fail and streams break; its jobs live on.
+  void SetDown(const std::string& node, bool down);
+  // Operations of a verb fail, with this message; "": they do not.
+  void Refuse(const std::string& verb, const std::string& message);
+  // Operations of a verb go on until they are let go.
+  void Hold(const std::string& verb, bool hold);
+  // Its program ends by itself.
+  void End(const std::string& node, const std::string& job, int exit_code, int signal = 0);
+  // As if somebody had done it by hand.
+  void SetCondition(const std::string& node, const std::string& job, v1::Condition condition);
+  void SetImage(const std::string& node, const std::string& job, const std::string& image);
+  void SetFence(const std::string& node, uint64_t fence);
+
+  bool Lives(const std::string& node, const std::string& job);
+  // Verbs of the operations that were started, "run j", in order.
+  std::vector<std::string> Started(const std::string& node);
+  // Waits for it, and says whether it has come.
+  bool Await(const std::function<bool()>& condition);
+
+ private:
+  friend class FakeLink;
+  struct Agent {
+    std::string node;
+    int devices = 0;
+    bool down = false;
+    uint64_t fence = 0, revision = 0;
+    std::map<std::string, v1::Job> jobs;
+    std::map<std::string, std::string> keys;  // of operations
+    std::map<std::string, v1::Operation> operations;
+    std::vector<std::string> started;
+  };
+
+  // All of these with the lock.
+  Result<v1::Operation> Begin(Agent& agent, const AgentRequest& request);
+  Status Do(Agent& agent, const AgentRequest& request);
+  void Finish(Agent& agent, v1::Operation& operation, const AgentRequest& request);
+  v1::Job& Touch(Agent& agent, const std::string& job);
+  void Live(Agent& agent, const std::string& job, v1::Condition condition);
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, Agent> agents_;
+  std::map<std::string, std::string> refused_;
+  std::set<std::string> held_;
+  std::vector<std::pair<std::string, std::pair<std::string, AgentRequest>>> waiting_;  // node, operation
+};
+
+}  // namespace stasis::scheduler
+
+#endif  // SCHEDULER_DAEMON_FAKE_AGENTS_H_
