@@ -95,6 +95,9 @@ Result<std::unique_ptr<WebPage>> WebPage::Start(SchedulerCore& core, const Endpo
 
 Status WebPage::Begin() {
   mg_init_library(0);
+  if (endpoint_.host.find(':') != std::string::npos && mg_check_feature(MG_FEATURES_IPV6) == 0) {
+    return Status(StatusCode::kUnsupported, "the page: this system's civetweb knows no IPv6");
+  }
   const std::string port = endpoint_.Target();
   const char* options[] = {
       "listening_ports", port.c_str(),       "num_threads", kThreads, "request_timeout_ms",

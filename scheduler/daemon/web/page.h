@@ -21,8 +21,9 @@ namespace stasis::scheduler {
 class WebPage {
  public:
   // Serves when it returns; a port 0 is any that is free. `core` outlives the object. kAlreadyExists:
-  // somebody listens there. On a loopback address only requests for this machine's own names are answered, so
-  // that a page from elsewhere cannot have a browser here ask.
+  // somebody listens there; kUnsupported: IPv6, where the library knows none. On a loopback address only
+  // requests for this machine's own names are answered, so that a page from elsewhere cannot have a browser
+  // here ask.
   static Result<std::unique_ptr<WebPage>> Start(SchedulerCore& core, const Endpoint& endpoint);
   // Ends what is under way.
   ~WebPage();

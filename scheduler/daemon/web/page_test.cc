@@ -131,6 +131,14 @@ TEST_F(PageTest, WhatOthersHaveWrittenStaysText) {
   EXPECT_EQ(picture["nodes"][0]["reason"], "</script><b>\"x\\");
 }
 
+TEST_F(PageTest, TheScriptMakesNoMarkup) {
+  const std::string script = Ask("/page.js");
+  for (const char* way :
+       {"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "DOMParser"}) {
+    EXPECT_FALSE(Has(script, way)) << way;
+  }
+}
+
 TEST_F(PageTest, EventsComeAsTheyHappen) {
   std::unique_ptr<WebPage> page = StartPage();
   Fd socket = Connect(*page);
