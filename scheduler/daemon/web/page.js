@@ -11,6 +11,7 @@ const kShownEvents = 100;      // in the list
 const kTimelineRows = 40;
 const kRefreshMs = 5000;       // what changes without an event: times, fairness
 const kGatherMs = 200;         // several events in a row are one picture
+const kManyDevices = 128;      // more are drawn without words
 const kEnded = new Set(["DONE", "FAILED", "CANCELLED"]);
 const kBadges = {RUNNING: "good", DONE: "good", FAILED: "bad", CANCELLED: "warn", LOST: "bad", PAUSED: "warn",
                  PAUSING: "warn"};
@@ -113,6 +114,7 @@ function deviceCell(job, ordinal, tenants) {
 }
 
 function showNodes(tenants) {
+  document.body.classList.toggle("many", picture.info.devices > kManyDevices);
   fill("nodes", picture.nodes.map((node) => {
     const block = make("div", undefined, node.reachable ? "node" : "node away");
     const title = make("div", undefined, "node-title");
