@@ -231,6 +231,7 @@ class Round {
 
   void ListVictims() {
     for (const JobId id : state_.running()) {
+      if (state_.IsKept(state_.job(id))) continue;
       if (!state_.LeaseEndedSince(state_.job(id), last_) && !Has(cut_, id)) victims_.push_back(id);
     }
     std::sort(victims_.begin(), victims_.end(), [this](JobId a, JobId b) {

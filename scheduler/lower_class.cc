@@ -16,8 +16,8 @@ int DevicesOf(const State& state, const std::vector<JobId>& jobs) {
 }  // namespace
 
 bool Plan::MayBeCut(const Job& victim, const Job& taker, JobId id) const {
-  return victim.spec.priority < taker.spec.priority && victim.packed_with == kNoJob &&
-         !Contains(displaceable_, id) &&
+  return victim.spec.priority < taker.spec.priority && !state_.IsKept(victim) &&
+         victim.packed_with == kNoJob && !Contains(displaceable_, id) &&
          std::find(reclaimed_.begin(), reclaimed_.end(), id) == reclaimed_.end();
 }
 

@@ -12,6 +12,7 @@ Plan::Plan(const State& state, Time last, bool any) : state_(state), room_(state
   for (const JobId id : state.running()) {
     const Job& job = state.job(id);
     if (job.guest) continue;  // goes with the one whose devices it shares
+    if (state.IsKept(job)) continue;
     if (!any && !state.LeaseEndedSince(job, last)) continue;
     displaceable_.push_back(id);
     room_ += job.gpus;
@@ -96,7 +97,7 @@ std::vector<JobId> Plan::Movable(const Decision& decision) const {
   std::sort(touched.begin(), touched.end());
   std::vector<JobId> movable;
   for (const JobId id : state_.running()) {
-    if (state_.job(id).packed_with != kNoJob) continue;
+    if (state_.job(id).packed_with != kNoJob || state_.IsKept(state_.job(id))) continue;
     if (!Contains(touched, id)) movable.push_back(id);
   }
   std::sort(movable.begin(), movable.end());

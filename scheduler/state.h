@@ -49,6 +49,7 @@ struct Job {
   Time first_start = kNever, finished = kNever;
   Ledger::Account account;
   double fairness = 1;   // F_j when it finished
+  Time kept_until = 0;   // until then it refuses to leave its devices
   bool evicted = false;  // while it waits: it comes back from an image and not from a pause
 };
 
@@ -90,6 +91,9 @@ class State {
   void Evict(JobId id, Time kept_progress);
   // A job that waits has done no more than this.
   void SetProgress(JobId id, Time progress) { jobs_[id].progress = progress; }
+  // The running job has refused to be paused or moved, and is not asked again before then.
+  void Keep(JobId id, Time until) { jobs_[id].kept_until = until; }
+  bool IsKept(const Job& job) const { return now_ < job.kept_until; }
   void SetNodeUsable(NodeId node, bool usable) { devices_.SetUsable(node, usable); }
 
   // Whether a lease of the running job ended after `since` and not after now. One that ended while nobody

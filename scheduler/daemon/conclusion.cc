@@ -45,6 +45,15 @@ Fact EndOf(const Cluster& cluster, const Cluster::Entry& entry, const std::strin
                 "its program was ended by signal " + std::to_string(job.signal()));
 }
 
+// A paused program is in the memory of a node that is to be empty.
+Conclusion LeaveDrained(const Cluster& cluster, const Cluster::Entry& entry, const std::string& node) {
+  if (!cluster.FindNode(node)->draining || !entry.orders.empty()) return {};
+  v1::CheckpointRequest checkpoint;
+  checkpoint.set_job(entry.request.name);
+  checkpoint.set_stop(true);
+  return {std::nullopt, AgentRequest(std::move(checkpoint)), false};
+}
+
 // It has an end, or is not what the last order made of it.
 Conclusion ConcludeHere(const Cluster& cluster, const Cluster::Entry& entry, const std::string& node,
                         const v1::Job& job) {
@@ -53,8 +62,11 @@ Conclusion ConcludeHere(const Cluster& cluster, const Cluster::Entry& entry, con
     case v1::CONDITION_EXITED:
     case v1::CONDITION_KILLED:
       return {EndOf(cluster, entry, node, job), std::nullopt, false};
-    case v1::CONDITION_CHECKPOINTED:
-      return {JobLost{name, node, "it was checkpointed and ended by somebody else"}, std::nullopt, false};
+    case v1::CONDITION_CHECKPOINTED: {
+      const bool planned = entry.where == Where::kPaused && cluster.FindNode(node)->draining;
+      const char* why = planned ? "its node is drained" : "it was checkpointed and ended by somebody else";
+      return {JobLost{name, node, why, /*program_failed=*/false, planned}, std::nullopt, false};
+    }
     case v1::CONDITION_MIGRATED:
       return {Lost(cluster, entry, node, "somebody else has moved it to " + job.moved_to()), std::nullopt,
               false};
@@ -64,7 +76,7 @@ Conclusion ConcludeHere(const Cluster& cluster, const Cluster::Entry& entry, con
       return {std::nullopt, AgentRequest(std::move(cancel)), false};
     }
     case v1::CONDITION_PAUSED: {
-      if (entry.where != Where::kRunning) return {};
+      if (entry.where == Where::kPaused) return LeaveDrained(cluster, entry, node);
       v1::ResumeRequest resume;
       resume.set_job(name);
       return {std::nullopt, AgentRequest(std::move(resume)), false};

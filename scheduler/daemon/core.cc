@@ -63,6 +63,8 @@ Status SchedulerCore::Begin() {
     TakeOne(stored);
     return Status();
   }));
+  // The clock was set back meanwhile: what is on record stays true, and time goes on from there.
+  ahead_ = std::max<Time>(0, cluster_.state().now() - options_.now());
   started_ms_ = Now();
   // By the clock, so that of two schedulers with copies of one database the later one reigns.
   ASSIGN_OR_RETURN(reign_, store_.BeginReign(static_cast<uint64_t>(std::max<Time>(1, options_.now()))));
@@ -71,7 +73,7 @@ Status SchedulerCore::Begin() {
 
 // ---- Recording
 
-Time SchedulerCore::Now() const { return std::max(options_.now(), cluster_.state().now()); }
+Time SchedulerCore::Now() const { return std::max(options_.now() + ahead_, cluster_.state().now()); }
 
 void SchedulerCore::TakeOne(const StoredFact& stored) {
   std::optional<v1::ClusterEvent> event = EventOf(cluster_, stored.fact);
@@ -323,6 +325,7 @@ Result<std::vector<Fact>> SchedulerCore::PlanMoves(const v1::DefragmentRequest& 
   for (const auto& [name, entry] : cluster_.jobs()) {
     const bool rests = entry.where == Cluster::Where::kRunning && entry.orders.empty();
     if (!rests || state.job(entry.id).phase != JobPhase::kRunning) continue;
+    if (state.IsKept(state.job(entry.id))) continue;
     if (state.devices().usable(state.job(entry.id).placement.front().node)) movable.push_back(entry.id);
   }
   std::sort(movable.begin(), movable.end());

@@ -30,7 +30,7 @@ class SchedulerCore {
   struct Options {
     Cluster::Options cluster;
     std::string policy = "astraea";
-    // Milliseconds since 1970. Those that are earlier than the last fact's count as that one's.
+    // Milliseconds since 1970; goes on when the clock is set back, but may begin before the last fact.
     std::function<Time()> now;
     // Called once, from any thread, when what was decided could not be stored: nothing is recorded any more.
     std::function<void(const Status&)> broken = [](const Status&) {};
@@ -109,6 +109,7 @@ class SchedulerCore {
   std::string cluster_id_;
   uint64_t reign_ = 0;
   int64_t started_ms_ = 0;
+  Time ahead_ = 0;  // of the clock
 
   mutable std::mutex mutex_;
   Cluster cluster_;

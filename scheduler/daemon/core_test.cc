@@ -150,6 +150,9 @@ TEST_F(CoreTest, TimeGoesOnWhenTheClockIsSetBack) {
   Happens(OrderEnded{Only().number, true, ""});
   const std::vector<v1::ClusterEvent> events = core_->EventsAfter(0, 1000);
   for (size_t i = 1; i < events.size(); ++i) EXPECT_GE(events[i].at_ms(), events[i - 1].at_ms());
+  now_ += kLease;
+  ASSERT_OK(core_->Record(TenantSet{"a", 1}).status());
+  EXPECT_EQ(core_->EventsAfter(core_->last_event() - 1, 1)[0].at_ms(), events.back().at_ms() + kLease);
 }
 
 TEST_F(CoreTest, ANodeIsDrainedForItsMaintenanceAndComesBack) {

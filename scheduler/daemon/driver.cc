@@ -83,11 +83,27 @@ void Driver::Loop() {
       seen = changes_;
     }
     const Duration wait = core_.Tick();
+    LeaveDrained();
     for (const Order& order : core_.Ready()) StartJobErrand(order.job, [this, order] { Carry(order); });
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::min(wait, kForever),
                       [&] { return ending_ || changes_ != seen || !ended_.empty(); });
   }
+}
+
+// Who is paused on a node that is drained now has told nothing new.
+void Driver::LeaveDrained() {
+  std::vector<std::pair<std::string, std::string>> paused;
+  core_.Look([&](const Cluster& cluster) {
+    const std::vector<Cluster::Node>& nodes = cluster.nodes();
+    const auto drained = [](const Cluster::Node& node) { return node.draining && node.reachable; };
+    if (std::none_of(nodes.begin(), nodes.end(), drained)) return;
+    for (const auto& [name, entry] : cluster.jobs()) {
+      if (entry.where == Cluster::Where::kPaused && drained(*cluster.FindNode(entry.node)))
+        paused.emplace_back(entry.node, name);
+    }
+  });
+  for (const auto& [node, job] : paused) Examine(node, job);
 }
 
 void Driver::JoinEnded(std::unique_lock<std::mutex>& lock) {

@@ -60,6 +60,7 @@ class Driver final : public Joining, public NodeKeeper::Host {
   void Lost(const std::string& node) override;
 
   void Loop();
+  void LeaveDrained();
   void Wake();
   void JoinEnded(std::unique_lock<std::mutex>& lock);
   // `work` in a thread, unless something is under way for `subject`.

@@ -183,6 +183,10 @@ TEST_F(DriverTest, WhatRefusesToBePausedRunsOn) {
   EXPECT_TRUE(agents_.Lives("n0", "low"));
   EXPECT_NE(Job("high").state(), v1::QUEUE_STATE_RUNNING);
   agents_.Refuse("pause", "");
+  now_ += 30 * kSecond;
+  core_->Tick();
+  EXPECT_NE(Job("high").state(), v1::QUEUE_STATE_STARTING) << "it is not asked again yet";
+  now_ += 31 * kSecond;
   AwaitState("high", v1::QUEUE_STATE_RUNNING);
 }
 
@@ -197,6 +201,33 @@ TEST_F(DriverTest, ADrainedNodeIsLeft) {
   AwaitState("j", v1::QUEUE_STATE_RUNNING);
   EXPECT_EQ(Job("j").node(), Other(here));
   EXPECT_THAT(agents_.Started(Other(here)), ElementsAre("schedule j"));
+}
+
+TEST_F(DriverTest, WhatIsPausedOnADrainedNodeBecomesAnImage) {
+  Join("n0");
+  Run("low", 2);
+  Submit("high", 2, 0, 3);
+  AwaitState("high", v1::QUEUE_STATE_RUNNING);
+  v1::DrainRequest request;
+  request.set_node("n0");
+  ASSERT_OK(core_->Drain(request).status());
+  ASSERT_TRUE(agents_.Await([&] {
+    bool both = true;
+    core_->Look([&](const Cluster& cluster) {
+      for (const char* job : {"low", "high"})
+        both = both && cluster.Find(job)->where == Cluster::Where::kImage;
+    });
+    return both;
+  }));
+  EXPECT_FALSE(agents_.Lives("n0", "low") || agents_.Lives("n0", "high"));
+  AwaitState("high", v1::QUEUE_STATE_PAUSED);
+  EXPECT_EQ(Job("low").state(), v1::QUEUE_STATE_PAUSED);
+  ASSERT_OK(core_->Undrain("n0").status());
+  AwaitState("high", v1::QUEUE_STATE_RUNNING);
+  agents_.End("n0", "high", 0);
+  AwaitState("low", v1::QUEUE_STATE_RUNNING);
+  EXPECT_EQ(Job("low").restarts(), 0u);
+  EXPECT_THAT(agents_.Started("n0"), ::testing::Contains("restore low"));
 }
 
 TEST_F(DriverTest, JobsOfALostNodeComeBackFromCopies) {

@@ -39,11 +39,10 @@ v1::QueueState Views::StateOf(const Cluster::Entry& entry) const {
   switch (entry.where) {
     case Cluster::Where::kRunning:
       return v1::QUEUE_STATE_RUNNING;
-    case Cluster::Where::kPaused:
-      return v1::QUEUE_STATE_PAUSED;
+    case Cluster::Where::kNowhere:
+      return entry.lost ? v1::QUEUE_STATE_LOST : v1::QUEUE_STATE_PENDING;
     default:
-      return entry.restarts > 0 || entry.where == Cluster::Where::kImage ? v1::QUEUE_STATE_LOST
-                                                                         : v1::QUEUE_STATE_PENDING;
+      return entry.lost ? v1::QUEUE_STATE_LOST : v1::QUEUE_STATE_PAUSED;
   }
 }
 
@@ -127,8 +126,31 @@ v1::TenantsReply Views::Tenants() const {
   return reply;
 }
 
-v1::ClusterNode Views::NodeOf(const std::string& name) const {
-  const Cluster::Node& node = *cluster_.FindNode(name);
+// Who is there, then who is to come.
+Views::Holders Views::HoldersOfAll() const {
+  Holders holders;
+  for (const Cluster::Node& node : cluster_.nodes())
+    holders[node.name].resize(static_cast<size_t>(node.devices));
+  const auto hold = [&](const std::string& node, DeviceMask devices, const std::string& job) {
+    std::vector<std::string>& held = holders[node];
+    for (; devices != 0; devices &= devices - 1) {
+      const auto device = static_cast<size_t>(__builtin_ctzll(devices));
+      if (device < held.size() && held[device].empty()) held[device] = job;
+    }
+  };
+  for (const auto& [job, entry] : cluster_.jobs()) {
+    if (entry.where == Cluster::Where::kRunning) hold(entry.node, entry.devices, job);
+  }
+  for (const JobId id : cluster_.state().running()) {
+    const Job& job = cluster_.state().job(id);
+    for (const NodeShare& share : job.placement) {
+      hold(cluster_.nodes()[share.node].name, share.devices, job.spec.name);
+    }
+  }
+  return holders;
+}
+
+v1::ClusterNode Views::Describe(const Cluster::Node& node, const std::vector<std::string>& holders) {
   v1::ClusterNode told;
   told.set_name(node.name);
   told.set_address(node.address);
@@ -138,23 +160,6 @@ v1::ClusterNode Views::NodeOf(const std::string& name) const {
   told.set_reason(node.reason);
   told.set_maintenance_start_ms(node.maintenance_start);
   told.set_maintenance_end_ms(node.maintenance_end);
-  std::vector<std::string> holders(static_cast<size_t>(node.devices));
-  const auto hold = [&](DeviceMask devices, const std::string& job) {
-    for (; devices != 0; devices &= devices - 1) {
-      const auto device = static_cast<size_t>(__builtin_ctzll(devices));
-      if (device < holders.size() && holders[device].empty()) holders[device] = job;
-    }
-  };
-  // Who is there, then who is to come.
-  for (const auto& [job, entry] : cluster_.jobs()) {
-    if (entry.where == Cluster::Where::kRunning && entry.node == name) hold(entry.devices, job);
-  }
-  for (const JobId id : cluster_.state().running()) {
-    const Job& job = cluster_.state().job(id);
-    for (const NodeShare& share : job.placement) {
-      if (cluster_.nodes()[share.node].name == name) hold(share.devices, job.spec.name);
-    }
-  }
   uint32_t free = 0;
   for (const std::string& holder : holders) {
     told.add_jobs(holder);
@@ -164,9 +169,15 @@ v1::ClusterNode Views::NodeOf(const std::string& name) const {
   return told;
 }
 
+v1::ClusterNode Views::NodeOf(const std::string& name) const {
+  return Describe(*cluster_.FindNode(name), HoldersOfAll().at(name));
+}
+
 v1::NodesReply Views::Nodes() const {
   v1::NodesReply reply;
-  for (const Cluster::Node& node : cluster_.nodes()) *reply.add_nodes() = NodeOf(node.name);
+  const Holders holders = HoldersOfAll();
+  for (const Cluster::Node& node : cluster_.nodes())
+    *reply.add_nodes() = Describe(node, holders.at(node.name));
   return reply;
 }
 

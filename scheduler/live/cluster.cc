@@ -10,7 +10,9 @@ namespace {
 constexpr Time kUnknownDuration = 3600 * kSecond;
 // How long nothing is decided after an order has failed, doubled with each one in a row.
 constexpr Time kFirstHold = kSecond;
-constexpr int kMostHolds = 5;
+constexpr int kMostHolds = 3;
+// How long a job that has refused to be paused or moved is not asked again, if a lease is not shorter.
+constexpr Time kKeep = 60 * kSecond;
 
 Settings SettingsOf(const Cluster::Options& options) {
   Settings settings;
@@ -301,11 +303,15 @@ void Cluster::Succeeded(Entry& entry, const Pending& pending) {
   entry.node = nodes_[pending.node].name;
   entry.devices = pending.devices;
   entry.failures = 0;
+  entry.lost = false;
 }
 
 // What cannot be started, or not be brought back again and again, has failed.
 void Cluster::Failed(Entry& entry, const Pending& pending, const std::string& message) {
-  if (entry.where == Where::kRunning) return;  // it goes on
+  if (entry.where == Where::kRunning) {
+    // It goes on, and would refuse again.
+    return state_.Keep(entry.id, state_.now() + std::min(options_.lease, kKeep));
+  }
   const bool never_ran = entry.where == Where::kNowhere && pending.kind != ActionKind::kPause;
   if (!never_ran && ++entry.failures < options_.max_failures) return;
   End(entry, false, 0, message);
@@ -383,7 +389,8 @@ void Cluster::Apply(uint64_t, const JobLost& fact) {
   entry.node = fact.image_node;
   entry.devices = 0;
   entry.message = fact.message;
-  ++entry.restarts;
+  entry.lost = !fact.planned;
+  if (!fact.planned) ++entry.restarts;
   if (fact.program_failed) ++entry.program_failures;
 }
 
@@ -428,6 +435,10 @@ std::vector<Fact> Cluster::Decide(Time now) {
   const Decision decision = policy_->Decide(state_, last_decision_);
   last_decision_ = now;
   wake_ = decision.wake;
+  for (const JobId id : state_.running()) {
+    const Job& job = state_.job(id);
+    if (state_.IsKept(job)) wake_ = std::min(wake_, job.kept_until);
+  }
   changed_ = false;
   return FactsOf(decision);
 }
@@ -439,7 +450,7 @@ std::vector<Fact> Cluster::LeaveDraining() const {
   for (const JobId id : running) {
     const Job& job = state_.job(id);
     const NodeId at = job.placement.front().node;
-    if (!nodes_[at].draining || !nodes_[at].reachable) continue;
+    if (!nodes_[at].draining || !nodes_[at].reachable || state_.IsKept(job)) continue;
     Action action{ActionKind::kPause, id, {}, kNoJob};
     const std::optional<Placement> place = state_.devices().Find(job.gpus, job.spec.max_nodes);
     if (place && job.packed_with == kNoJob) action = {ActionKind::kMigrate, id, *place, kNoJob};

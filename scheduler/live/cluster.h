@@ -86,6 +86,7 @@ class Cluster {
     std::string node;              // of kRunning, kPaused, kImage ("": from the beginning)
     DeviceMask devices = 0;        // of kRunning
     std::vector<uint64_t> orders;  // not ended, in order
+    bool lost = false;             // what it was doing is gone, and it has not come back yet
     bool cancelled = false;
     bool failed = false;  // of kEnded
     int exit_code = 0;

@@ -390,7 +390,7 @@ TEST(FactTest, EveryFactComesBackAsItWas) {
                            Fact(NodeChanged{"n", false, true, "why"}), Fact(JobSubmitted{request, "key"}),
                            Fact(Decided{ActionKind::kPack, "j", {{"n", ~DeviceMask{0}}}, "k"}),
                            Fact(OrderEnded{1, true, "m", true}), Fact(JobEnded{"j", false, 3, "m"}),
-                           Fact(JobLost{"j", "n", "m", true}), Fact(JobCancelled{"j"}),
+                           Fact(JobLost{"j", "n", "m", true, true}), Fact(JobCancelled{"j"}),
                            Fact(MaintenanceSet{"n", 1, 2}), Fact(ImageKept{"j", "n"})}) {
     const Result<Fact> again = ParseFact(FactText(fact));
     ASSERT_TRUE(again.ok()) << FactText(fact);

@@ -162,6 +162,7 @@ void Fields(Codec& codec, T& fact) {
     codec("image_node", fact.image_node);
     codec("message", fact.message);
     codec("program_failed", fact.program_failed);
+    codec("planned", fact.planned);
   } else if constexpr (std::is_same_v<Plain, JobCancelled>) {
     codec("job", fact.job);
   } else if constexpr (std::is_same_v<Plain, MaintenanceSet>) {

@@ -107,6 +107,7 @@ struct JobLost {
   std::string image_node;
   std::string message;
   bool program_failed = false;
+  bool planned = false;  // it was made an image on purpose
   bool operator==(const JobLost&) const = default;
 };
 
