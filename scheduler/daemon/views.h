@@ -2,7 +2,9 @@
 #ifndef SCHEDULER_DAEMON_VIEWS_H_
 #define SCHEDULER_DAEMON_VIEWS_H_
 
+#include <map>
 #include <string>
+#include <vector>
 
 #include "scheduler/live/cluster.h"
 #include "stasis/v1/scheduler.pb.h"
@@ -32,6 +34,10 @@ class Views {
   std::string ReasonOf(const Cluster::Entry& entry, const Job& job) const;
   v1::QueuedJob Describe(const Cluster::Entry& entry) const;
   v1::Tenant Describe(const std::string& name, TenantId id) const;
+  // By node and device: the name of the job, or "".
+  using Holders = std::map<std::string, std::vector<std::string>>;
+  Holders HoldersOfAll() const;
+  static v1::ClusterNode Describe(const Cluster::Node& node, const std::vector<std::string>& holders);
 
   const Cluster& cluster_;
   const Time now_;
