@@ -10,7 +10,8 @@
 namespace stasis {
 namespace {
 
-constexpr char kRow[] = "{:<20} {:<12} {:>7} {:>5}  {:<24} {:<30} {}\n";
+// With the widths of addresses and jobs.
+constexpr char kRow[] = "{:<20} {:<12} {:>7} {:>5}  {:<{}}  {:<{}}  {}\n";
 
 Json Describe(const v1::ClusterNode& node) {
   return {{"name", node.name()},
@@ -99,12 +100,17 @@ int NodesVerb(const Options&, Context& context) {
   return AskScheduler(
       context, &v1::Scheduler::Stub::Nodes, v1::NodesRequest(), [&](const v1::NodesReply& answer) {
         Json nodes = Json::array();
-        std::string table =
-            fmt::format(kRow, "NODE", "STATE", "DEVICES", "FREE", "ADDRESS", "JOBS", "REMARKS");
+        size_t address = 7, jobs = 4;
+        for (const v1::ClusterNode& node : answer.nodes()) {
+          address = std::max(address, node.address().size());
+          jobs = std::max(jobs, JobsText(node).size());
+        }
+        std::string table = fmt::format(kRow, "NODE", "STATE", "DEVICES", "FREE", "ADDRESS", address, "JOBS",
+                                        jobs, "REMARKS");
         for (const v1::ClusterNode& node : answer.nodes()) {
           nodes.push_back(Describe(node));
           table += fmt::format(kRow, Printable(node.name()), StateText(node), node.devices(), node.free(),
-                               Printable(node.address()), JobsText(node), RemarkText(node));
+                               Printable(node.address()), address, JobsText(node), jobs, RemarkText(node));
         }
         return context.reporter.Done({{"nodes", nodes}}, table);
       });
