@@ -13,6 +13,7 @@ import hung
 from softgpu import die_with_parent
 
 UP_SECONDS = 60
+FREEZER = "/sys/fs/cgroup/freezer"
 INSIDE = "STASIS_SLURM_LAB"
 
 CONFIGURATION = """\
@@ -33,7 +34,7 @@ SlurmdLogFile={folder}/log/slurmd-%n.log
 PlugStackConfig={folder}/plugstack.conf
 MailProg=/bin/true
 MpiDefault=none
-ProctrackType=proctrack/linuxproc
+ProctrackType=proctrack/{proctrack}
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
@@ -88,6 +89,7 @@ class SlurmLab:
         self.plugins = plugins
         self.more = more
         self.daemons = []
+        self.proctrack = None  # how Slurm knows the processes of a step
 
     def __enter__(self):
         self.holder = tempfile.TemporaryDirectory(prefix="slurm-lab-")
@@ -113,7 +115,29 @@ class SlurmLab:
             except subprocess.TimeoutExpired:
                 daemon.kill()
                 daemon.wait()
+        self.remove_cgroups()
         self.holder.cleanup()
+
+    def choose_proctrack(self):
+        """As clusters have it: by cgroups. Where none can be made, or somebody else uses these, by the parents of processes."""
+        if any(os.path.exists(cgroup) for cgroup in self.cgroups()) or not os.access(FREEZER, os.W_OK):
+            return "linuxproc"
+        probe = os.path.join(FREEZER, f"slurm-lab-{os.getpid()}")
+        try:
+            os.mkdir(probe)
+            os.rmdir(probe)
+        except OSError:
+            return "linuxproc"
+        return "cgroup"
+
+    def cgroups(self):
+        return [os.path.join(FREEZER, f"slurm_{name}") for name in self.names]
+
+    def remove_cgroups(self):
+        """Slurm leaves those of its nodes."""
+        for cgroup in self.cgroups() if self.proctrack == "cgroup" else []:
+            for folder, _, _ in os.walk(cgroup, topdown=False):
+                os.rmdir(folder)
 
     def end_jobs(self):
         """Slurm's daemons leave them running when they end."""
@@ -133,7 +157,8 @@ class SlurmLab:
         for gpu in range(self.gpus):
             os.symlink("/dev/null", self.path("gpu", f"gpu{gpu}"))
         self.ports = free_ports(1 + len(self.names))
-        text = CONFIGURATION.format(host=socket.gethostname(), port=self.ports[0], user="root", folder=self.folder,
+        self.proctrack = self.choose_proctrack()
+        text = CONFIGURATION.format(proctrack=self.proctrack, host=socket.gethostname(), port=self.ports[0], user="root", folder=self.folder,
                                     more="\n".join(self.more))
         for name, port in zip(self.names, self.ports[1:]):
             text += NODE.format(name=name, port=port, gpus=self.gpus)

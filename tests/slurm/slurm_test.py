@@ -19,6 +19,7 @@ from stasis_job import Site, built
 
 AGENTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts", "slurm", "stasis-agents.sbatch")
 AS_USER = ("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups")
+PAIR = ("n1", "n2")  # nodes of an allocation
 GPUS = 2  # of each node; the nodes share the software devices
 CHECKPOINTED = "124"  # exit code of a step that was ended by an image
 
@@ -50,7 +51,7 @@ def setUpModule():
     global TOOLS, SITE, LAB
     TOOLS = enter(Tools())
     SITE = enter(Site("--gpus", str(GPUS)))
-    LAB = enter(SlurmLab(nodes=2, gpus=GPUS, plugins=[f"required {TOOLS.path('lib/stasis_spank.so')} {TOOLS.path('bin/stasis-step')}"],
+    LAB = enter(SlurmLab(nodes=3, gpus=GPUS, plugins=[f"required {TOOLS.path('lib/stasis_spank.so')} {TOOLS.path('bin/stasis-step')}"],
                          more=[f"RequeueExit={CHECKPOINTED}", "KillWait=20"]))
 
 
@@ -87,12 +88,12 @@ class BatchJob:
 
     def printed(self):
         """What its program has printed: neither Slurm nor Stasis."""
-        others = ("stasis:", "srun:", "slurmstepd-", "devices ")
+        others = ("stasis:", "srun:", "slurmstepd-", "devices")
         return [line for line in self.output().splitlines() if not line.startswith(others)]
 
     def devices(self):
         """That it was given by Slurm, each time it was started."""
-        return [line.split()[1] for line in self.output().splitlines() if line.startswith("devices ")]
+        return [line.removeprefix("devices ") for line in self.output().splitlines() if line.startswith("devices")]
 
     def until_printed(self, text):
         def printed():
@@ -162,68 +163,66 @@ class Option(unittest.TestCase):
 
 
 class Requeue(unittest.TestCase):
-    """The node n2 is left to the job that runs into its time limit, which Slurm looks at twice a minute."""
+    """What takes its time, until Slurm looks at limits or starts a job again, it takes for all of them at once: on n1 jobs that
+    are told to end, on n2 one that runs into its time limit, on n3 one that is preempted."""
 
     @classmethod
     def setUpClass(cls):
         cls.limited = training("limited", 400, "--gres=gpu:1", "-w", "n2", "-t", "1", "--signal=USR1@29")
+        cls.tasks = training("tasks", 60, "-n2", "-w", "n1", step="-n2")
+        cls.ranks = training("ranks", 60, "--gres=gpu:2", "-w", "n1", option="--stasis=ranks=2")
+        cls.script = BatchJob(f"echo begin; {' '.join(program(60))}; srun -n1 echo end", "--stasis=batch", "-w", "n1",
+                              **SITE.rest("script"))
+        for job, how in ((cls.tasks, ["-s", "USR1"]), (cls.ranks, ["-s", "TERM"]), (cls.script, ["--batch", "-s", "TERM"])):
+            job.until_printed("step 3 ")
+            LAB.run("scancel", *how, job.number)
+
+    def goes_on(self, job, name):
+        """To its end, once it has been started again."""
+        job.requeued()
+        self.assertIn("checkpointing slurm-", job.output())
+        SITE.hurry(name)
+        self.assertEqual(job.ended(), ("COMPLETED", "0:0"))
+        self.assertIn("again from image", job.output())
 
     def test_preempted(self):
         """And restored on another node, where it gets another device: the job that has taken its place lasts longer."""
-        job = training("preempted", 60, "--gres=gpu:1", "-w", "n1")
+        job = training("preempted", 60, "--gres=gpu:1", "-w", "n3")
         job.until_printed("step 3 ")
-        other = BatchJob("srun -n1 sleep 600", "-p", "high", "-w", "n1", "--exclusive")
+        other = BatchJob("srun -n1 sleep 600", "-p", "high", "-w", "n3", "--exclusive")
         self.assertEqual(job.requeued()["JobState"], "PENDING")
-        self.assertIn("Terminated: checkpointing slurm-", job.output())
         LAB.run("scontrol", "update", f"JobId={job.number}", "ReqNodeList=n2")
-        SITE.hurry("preempted")
-        self.assertEqual(job.ended(), ("COMPLETED", "0:0"))
+        self.goes_on(job, "preempted")
         self.assertEqual(LAB.job(job.number)["BatchHost"], "n2")
         self.assertEqual(LAB.job(other.number)["JobState"], "RUNNING")
         LAB.run("scancel", other.number)
         self.assertEqual(job.devices(), ["0", "1"])
         self.assertEqual(job.printed(), undisturbed(60))
-        self.assertIn("runs again from image", job.output())
 
     def test_several_tasks(self):
-        job = training("tasks", 60, "--gres=gpu:2", "-n2", "-w", "n1", step="-n2")
-        job.until_printed("step 3 ")
-        LAB.run("scancel", "-s", "USR1", job.number)
-        job.requeued()
-        SITE.hurry("tasks")
-        self.assertEqual(job.ended(), ("COMPLETED", "0:0"))
-        self.assertEqual(sorted(job.printed()), sorted(2 * undisturbed(60)))
+        self.goes_on(self.tasks, "tasks")
+        self.assertEqual(sorted(self.tasks.printed()), sorted(2 * undisturbed(60)))
 
     def test_ranks(self):
         """That have NCCL between them."""
-        job = training("ranks", 60, "--gres=gpu:2", "-w", "n1", option="--stasis=ranks=2")
-        job.until_printed("step 3 ")
-        LAB.run("scancel", "-s", "TERM", job.number)
-        job.requeued()
-        SITE.hurry("ranks")
-        self.assertEqual(job.ended(), ("COMPLETED", "0:0"))
-        self.assertEqual(sorted(job.printed()), sorted(self.lines_of_ranks()))
-
-    def lines_of_ranks(self):
-        plain = subprocess.run([built("bin/stasis"), "run", "--embedded", "--quiet", "--ranks", "2", "--name", "plain", "--device", "soft",
-                                "--", *program(60)], env=SITE.env(PACE_UNTIL="/"), stdin=subprocess.DEVNULL,
-                               stdout=subprocess.PIPE, text=True, check=True)
-        return plain.stdout.splitlines()
+        self.goes_on(self.ranks, "ranks")
+        plain = LAB.run(built("bin/stasis"), "run", "--embedded", "--ranks", "2", "--device", "soft", "--rm", "--", *program(60),
+                        env=SITE.env(PACE_UNTIL="/"))
+        self.assertEqual(sorted(self.ranks.printed()), sorted(plain.stdout.splitlines()))
 
     def test_script_as_a_task(self):
         """Of which Slurm's steps are no part: it starts one after it was restored."""
-        job = BatchJob(f"echo begin; {' '.join(program(60))}; srun -n1 echo end", "--stasis=batch", "--gres=gpu:1", "-w", "n1",
-                       **SITE.rest("script"))
-        job.until_printed("step 3 ")
-        LAB.run("scancel", "--batch", "-s", "TERM", job.number)
-        job.requeued()
-        SITE.hurry("script")
-        self.assertEqual(job.ended(), ("COMPLETED", "0:0"))
-        self.assertEqual(job.printed(), ["begin", *undisturbed(60), "end"])
+        self.goes_on(self.script, "script")
+        self.assertEqual(self.script.printed(), ["begin", *undisturbed(60), "end"])
+
+    def test_time_limit(self):
+        self.goes_on(self.limited, "limited")
+        self.assertIn("User defined signal 1: checkpointing", self.limited.output())
+        self.assertEqual(self.limited.printed(), undisturbed(400))
 
     def test_killed_step_leaves_nothing(self):
         """The command that stays with the task can do nothing about it, and Slurm does not know the task as its descendant."""
-        job = training("killed", 60, "-w", "n1")
+        job = training("killed", 60, "-w", "n3")
         job.until_printed("step 3 ")
         name = f"slurm-{job.number}.0.0"
         command, = [pid for pid, command in slurm_lab.processes() if f"run --embedded --name {name} " in command]
@@ -239,13 +238,6 @@ class Requeue(unittest.TestCase):
         LAB.run("scancel", "-s", "TERM", job.number)
         self.assertEqual(job.ended(), ("FAILED", "5:0"))
         self.assertIn("no image, so the signal is passed on", job.output())
-
-    def test_time_limit(self):
-        self.limited.requeued()
-        self.assertIn("User defined signal 1: checkpointing slurm-", self.limited.output())
-        SITE.hurry("limited")
-        self.assertEqual(self.limited.ended(), ("COMPLETED", "0:0"))
-        self.assertEqual(self.limited.printed(), undisturbed(400))
 
 
 class User(unittest.TestCase):
@@ -294,10 +286,10 @@ class Agents(unittest.TestCase):
         self.env = {**SITE.env(**SITE.rest("agents")), "STASIS_BIN": os.path.dirname(built("bin/stasis")),
                     "STASIS_STATE_DIR": os.path.join(folder, "state"), "STASIS_RUN_DIR": os.path.join(folder, "run")}
         self.out = LAB.path("agents")
-        self.number = LAB.run("sbatch", "--parsable", "-N2", f"--gres=gpu:{GPUS}", "-o", self.out, AGENTS,
+        self.number = LAB.run("sbatch", "--parsable", "-N2", "-w", ",".join(PAIR), f"--gres=gpu:{GPUS}", "-o", self.out, AGENTS,
                               env=self.env).stdout.strip()
         self.addCleanup(self.end)
-        self.agents = {name: self.reach(name) for name in LAB.names}
+        self.agents = {name: self.reach(name) for name in PAIR}
 
     def end(self):
         LAB.run("scancel", self.number, check=False)
@@ -318,7 +310,7 @@ class Agents(unittest.TestCase):
         return LAB.run(built("bin/stasis"), *words, env=self.on(name)).stdout
 
     def test_in_an_allocation(self):
-        self.assertEqual({name: agent.info().name for name, agent in self.agents.items()}, {name: name for name in LAB.names})
+        self.assertEqual({name: agent.info().name for name, agent in self.agents.items()}, {name: name for name in PAIR})
         step = subprocess.Popen(["srun", "--jobid", self.number, "--overlap", "-w", "n1", "-n1", "--stasis", *program(60)],
                                 env={**LAB.env, **self.env}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
         first = step.stdout.readline()
@@ -367,8 +359,9 @@ class Cluster(unittest.TestCase):
 
     def allocate(self):
         """Nodes for the scheduler; the number of Slurm's job."""
-        number = LAB.run("sbatch", "--parsable", "-N2", f"--gres=gpu:{GPUS}", "-o", LAB.path("cluster"), AGENTS,
+        number = LAB.run("sbatch", "--parsable", "-N2", "-w", ",".join(PAIR), f"--gres=gpu:{GPUS}", "-o", LAB.path("cluster"), AGENTS,
                          "--join", f"unix:{self.socket}", env=self.node_env).stdout.strip()
+        self.addCleanup(LAB.run, "scancel", number, check=False)
         LAB.until(lambda: [node["reachable"] and not node["draining"] for node in self.stasis("nodes")["nodes"]] == [True, True],
                   "the nodes do not join")
         return number
@@ -381,7 +374,7 @@ class Cluster(unittest.TestCase):
         """What a command says on each node."""
         return [LAB.run(built("bin/stasis"), *words, check=False,
                         env={key: value.replace("%N", name) for key, value in self.node_env.items()}).stdout
-                for name in LAB.names]
+                for name in PAIR]
 
     def output(self):
         """The whole of it, where the job is now."""
@@ -403,7 +396,7 @@ class Cluster(unittest.TestCase):
         allocation = self.allocate()
         SITE.hurry("cluster")
         LAB.until(lambda: self.queued()["state"] == "done", "the job does not come to its end")
-        self.assertEqual(self.queued()["restarts"], 1)
+        self.assertEqual(self.queued()["exit_code"], 0)
         self.assertEqual(self.output().splitlines(), undisturbed(60))
         self.end(allocation)
 
