@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "base/testing.h"
 #include "coordinator/agent/chunk_sender.h"
 #include "coordinator/agent/incoming.h"
@@ -451,12 +453,12 @@ TEST_F(CopyTest, WhatIsSilentIsForgottenWithWhatItSent) {
     MonotonicTime Now() const override { return std::chrono::milliseconds(now_ms.load()); }
     std::atomic<int64_t> now_ms{1000};
   } clock;
-  incoming_ = *Incoming::Start(site_, *database_, registry_, clock);
+  incoming_ = *Incoming::Start(site_, *database_, registry_, clock, std::chrono::milliseconds(5));
   peer_ = std::make_unique<DirectPeer>(*incoming_);
   std::string token = Accept("train", 0);
   ASSERT_OK(SendImages(token, "train", 0, "000001"));
   clock.now_ms += 3 * 60 * 1000;
-  Accept("other", 0);
+  while (!incoming_->JobOf(token).empty()) std::this_thread::yield();
   EXPECT_EQ(Keep(token, "train", 0, 0).status().code(), StatusCode::kNotFound);
   EXPECT_EQ(StoredBytes(), 0u);
   incoming_.reset();

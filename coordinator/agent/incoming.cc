@@ -110,19 +110,41 @@ std::thread StartQuietly(std::function<void()> run) {
 }  // namespace
 
 Incoming::Incoming(const Site& site, Database& database, Registry& registry,
-                   std::unique_ptr<CopyShelf> copies, const Clock& clock)
-    : shelf_(std::move(copies)), table_(database), parts_{site, &table_, &registry, shelf_.get(), &clock} {}
+                   std::unique_ptr<CopyShelf> copies, const Clock& clock, Duration sweep)
+    : shelf_(std::move(copies)),
+      table_(database),
+      parts_{site, &table_, &registry, shelf_.get(), &clock},
+      sweep_(sweep) {}
 
-Incoming::~Incoming() { AwaitProbes(); }
+Incoming::~Incoming() {
+  AwaitProbes();
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  if (sweeper_.joinable()) sweeper_.join();
+}
+
+// Of a source that is gone for good nobody else would let go of what has come. Not of migrations: their
+// source may be at an image of a large job.
+void Incoming::Sweep() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return stop_ || !copies_.empty(); });
+    if (changed_.wait_for(lock, sweep_, [this] { return stop_; })) return;
+    DropSilentCopiesLocked();
+  }
+}
 
 void Incoming::AwaitProbes() {
   if (prober_.joinable()) prober_.join();
 }
 
 Result<std::unique_ptr<Incoming>> Incoming::Start(const Site& site, Database& database, Registry& registry,
-                                                  const Clock& clock) {
+                                                  const Clock& clock, Duration sweep) {
   ASSIGN_OR_RETURN(std::unique_ptr<CopyShelf> copies, CopyShelf::Start(site, database, registry));
-  std::unique_ptr<Incoming> incoming(new Incoming(site, database, registry, std::move(copies), clock));
+  std::unique_ptr<Incoming> incoming(new Incoming(site, database, registry, std::move(copies), clock, sweep));
   TellMoved(site.folders, registry);
   ASSIGN_OR_RETURN(std::vector<HandOverRow> rows, incoming->table_.Undecided());
   std::vector<std::shared_ptr<Arrival>> undecided;
@@ -134,12 +156,17 @@ Result<std::unique_ptr<Incoming>> Incoming::Start(const Site& site, Database& da
   incoming->prober_ = StartQuietly([undecided] {
     for (const std::shared_ptr<Arrival>& arrival : undecided) arrival->Probe();
   });
+  incoming->sweeper_ = StartQuietly([agent = incoming.get()] { agent->Sweep(); });
   return incoming;
+}
+
+void Incoming::DropSilentCopiesLocked() {
+  std::erase_if(copies_, [](const auto& entry) { return entry.second->Silent(kSilence); });
 }
 
 // Of those that were taken the table knows.
 void Incoming::DropSilentLocked() {
-  std::erase_if(copies_, [](const auto& entry) { return entry.second->Silent(kSilence); });
+  DropSilentCopiesLocked();
   std::erase_if(arrivals_, [](const auto& entry) {
     Arrival& arrival = *entry.second;
     if (!arrival.Silent(kSilence)) return false;
@@ -230,6 +257,7 @@ Status Incoming::AcceptCopy(ArrivedJob job, std::vector<Arriving> ranks, std::ve
     RETURN_IF_ERROR(CheckWayLocked(name));
     given_up = TakeCopiesLocked(name);
     copies_[token] = std::move(copy);
+    changed_.notify_all();
   }
   for (const Copy& each : given_up) each->GiveUp();
   return Status();

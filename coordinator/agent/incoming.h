@@ -5,6 +5,7 @@
 #ifndef COORDINATOR_AGENT_INCOMING_H_
 #define COORDINATOR_AGENT_INCOMING_H_
 
+#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -27,9 +28,10 @@ class Incoming {
  public:
   // What the agent before this one had taken, and whose outcome is not written down, is found out by a
   // thread; it is undecided meanwhile. All outlive the object. `clock`: for how long nothing was heard of a
-  // token.
+  // token. `sweep`: how often silent copies are looked for, while any are on their way.
   static Result<std::unique_ptr<Incoming>> Start(const Site& site, Database& database, Registry& registry,
-                                                 const Clock& clock = Clock::Real());
+                                                 const Clock& clock = Clock::Real(),
+                                                 Duration sweep = std::chrono::minutes(1));
   ~Incoming();
 
   // A refusal is no error: the reply has no token.
@@ -58,13 +60,15 @@ class Incoming {
   using Copy = std::shared_ptr<ArrivingCopy>;
 
   Incoming(const Site& site, Database& database, Registry& registry, std::unique_ptr<CopyShelf> copies,
-           const Clock& clock);
+           const Clock& clock, Duration sweep);
+  void Sweep();
   Result<std::shared_ptr<Arrival>> Find(const std::string& token);
   Result<std::shared_ptr<Arrival>> FindForOutcome(const std::string& token);
   Copy FindCopy(const std::string& token);  // null: none
   // kNotFound: nothing is on its way by that token.
   Result<std::shared_ptr<Receiving>> FindReceiving(const std::string& token);
   void DropSilentLocked();
+  void DropSilentCopiesLocked();
   void VoidEarlierLocked(const std::string& job, const std::string& from);
   // What the rest of Accept() and AcceptCopy() needs: room, and no migration of the job.
   Status CheckWayLocked(const std::string& job) const;
@@ -73,9 +77,12 @@ class Incoming {
   const std::unique_ptr<CopyShelf> shelf_;
   HandOverTable table_;
   const Arrival::Parts parts_;
-  std::thread prober_;
+  const Duration sweep_;
+  std::thread prober_, sweeper_;
   std::mutex mutex_;
-  // By token; guarded by mutex_.
+  std::condition_variable changed_;
+  // Guarded by mutex_; maps are by token.
+  bool stop_ = false;
   std::map<std::string, std::shared_ptr<Arrival>> arrivals_;
   std::map<std::string, Copy> copies_;
 };
