@@ -23,7 +23,7 @@ DEVICES = ["--gpus", str(RANKS), "--memory", "512MiB"]
 RATE, DELAY, DISK = 400_000_000, 0.001, "512m"
 SETTLE_SECONDS = 120
 
-STEPS = ["--steps", str(60000 if FULL else 1000), "--pace-ms", "60" if FULL else "100"]  # more than are needed, see MovingJob.finish()
+STEPS = ["--steps", str(40000 if FULL else 1000), "--pace-ms", "60" if FULL else "100"]  # more than are needed, see MovingJob.finish()
 ALONE = Sample("mlp_train", *STEPS, "--batch", "8", "--width", "32", "--log-every", "20")
 RANKED = Sample("ddp_train", *STEPS, "--log-every", "20", ranks=RANKS)
 
