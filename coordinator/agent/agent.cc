@@ -3,12 +3,12 @@
 #include <utility>
 
 #include "base/log/log.h"
-#include "coordinator/agent/call_observer.h"
 #include "coordinator/agent/image_copy.h"
 #include "coordinator/agent/kinds.h"
 #include "coordinator/agent/migration.h"
 #include "coordinator/agent/peer_link.h"
 #include "coordinator/agent/schema.h"
+#include "proto/rpc/call_observer.h"
 
 namespace stasis {
 namespace {
@@ -109,7 +109,10 @@ Status Agent::BeginServer() {
   options.endpoints = config_.listen;
   options.tls = config_.tls;
   options.services = {&*service_, &*peers_};
-  options.observer = std::make_unique<CallObserver>(*gate_, *audit_, metrics_);
+  options.observer = std::make_unique<CallObserver>(
+      *gate_, *audit_, [this](const std::string& method, int code, double seconds) {
+        metrics_.CallEnded(method, code, seconds);
+      });
   options.refused = [this](const Status& why) {
     metrics_.TurnedAway();
     audit_->Record({"", "", "", "connect", "", "", why});

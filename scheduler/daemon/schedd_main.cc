@@ -15,6 +15,7 @@
 #include "base/service_manager.h"
 #include "base/worker_pool.h"
 #include "proto/rpc/audit.h"
+#include "proto/rpc/call_observer.h"
 #include "proto/rpc/doors.h"
 #include "proto/rpc/fencing.h"
 #include "proto/rpc/gate.h"
@@ -147,6 +148,7 @@ class Scheduler {
     options.endpoints = config.listen;
     options.tls = config.tls;
     options.services = {&*service_};
+    options.observer = std::make_unique<CallObserver>(*gate_, *audit_);
     options.refused = [this](const Status& why) { audit_->Record({"", "", "", "connect", "", "", why}); };
     ASSIGN_OR_RETURN(server_, RpcServer::Start(std::move(options), *doors_));
     if (!config.web) return Status();

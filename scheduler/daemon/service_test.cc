@@ -1,11 +1,13 @@
 // The Scheduler service over a real core, by a client on its unix socket.
 #include "scheduler/daemon/service.h"
 
+#include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 
 #include <optional>
 #include <thread>
 
+#include "proto/rpc/call_observer.h"
 #include "proto/rpc/server.h"
 #include "proto/rpc/status.h"
 #include "scheduler/daemon/testing.h"
@@ -46,6 +48,7 @@ class ServiceTest : public testing::Test {
     RpcServer::Options options;
     options.endpoints = {endpoint};
     options.services = {&*service_};
+    options.observer = std::make_unique<CallObserver>(*gate_, *audit_);
     server_ = *RpcServer::Start(std::move(options), *doors_);
     stub_ = v1::Scheduler::NewStub(*OpenChannel(endpoint, {}));
   }
@@ -132,6 +135,23 @@ TEST_F(ServiceTest, WhatIsNoRequestIsRefusedAndOnRecord) {
   request.set_tenant("green");
   EXPECT_EQ(Submit(request, &job).code(), StatusCode::kNotFound);
   EXPECT_EQ(Record(), std::vector<std::string>({"submit  INVALID_ARGUMENT", "submit train NOT_FOUND"}));
+}
+
+TEST_F(ServiceTest, WhatCannotBeReadIsOnRecord) {
+  grpc::GenericStub generic(*OpenChannel(*ParseEndpoint("unix:" + cluster_.File("schedd.sock")), {}));
+  grpc::ClientContext context;
+  grpc::Slice bytes("\xff\xff\xff");
+  grpc::ByteBuffer request(&bytes, 1), response;
+  grpc::CompletionQueue queue;
+  auto call = generic.PrepareUnaryCall(&context, "/stasis.v1.Scheduler/Submit", request, &queue);
+  call->StartCall();
+  grpc::Status status;
+  call->Finish(&response, &status, nullptr);
+  void* tag = nullptr;
+  bool ok = false;
+  ASSERT_TRUE(queue.Next(&tag, &ok));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(Record(), std::vector<std::string>({"Submit  INVALID_ARGUMENT"}));
 }
 
 TEST_F(ServiceTest, TenantsAndNodesAreChanged) {

@@ -1,4 +1,4 @@
-#include "coordinator/agent/call_observer.h"
+#include "proto/rpc/call_observer.h"
 
 #include <string>
 
@@ -11,8 +11,9 @@ using grpc::experimental::InterceptionHookPoints;
 
 class Observed final : public grpc::experimental::Interceptor {
  public:
-  Observed(grpc::experimental::ServerRpcInfo* info, Gate& gate, Audit& audit, Metrics& metrics)
-      : info_(info), gate_(gate), audit_(audit), metrics_(metrics), began_(Clock::Real().Now()) {}
+  Observed(grpc::experimental::ServerRpcInfo* info, Gate& gate, Audit& audit,
+           const CallObserver::Ended& ended)
+      : info_(info), gate_(gate), audit_(audit), ended_(ended), began_(Clock::Real().Now()) {}
 
   void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
     if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::POST_RECV_MESSAGE)) {
@@ -37,13 +38,13 @@ class Observed final : public grpc::experimental::Interceptor {
   void Ended(int code) {
     bool at_once = info_->type() == grpc::experimental::ServerRpcInfo::Type::UNARY;
     double seconds = std::chrono::duration<double>(Clock::Real().Now() - began_).count();
-    metrics_.CallEnded(info_->method(), code, at_once ? seconds : -1);
+    if (ended_) ended_(info_->method(), code, at_once ? seconds : -1);
   }
 
   grpc::experimental::ServerRpcInfo* const info_;
   Gate& gate_;
   Audit& audit_;
-  Metrics& metrics_;
+  const CallObserver::Ended& ended_;
   const MonotonicTime began_;
   bool readable_ = false;
 };
@@ -52,7 +53,7 @@ class Observed final : public grpc::experimental::Interceptor {
 
 grpc::experimental::Interceptor* CallObserver::CreateServerInterceptor(
     grpc::experimental::ServerRpcInfo* info) {
-  return new Observed(info, gate_, audit_, metrics_);
+  return new Observed(info, gate_, audit_, ended_);
 }
 
 }  // namespace stasis
