@@ -156,20 +156,27 @@ void SchedulerCore::KeepMaintenance() {
 }
 
 void SchedulerCore::Tell(Lock lock) {
-  std::vector<std::shared_ptr<Watcher>> watchers;
-  for (const std::weak_ptr<Watcher>& each : watchers_) {
-    if (std::shared_ptr<Watcher> watcher = each.lock()) watchers.push_back(std::move(watcher));
-  }
+  const std::vector<std::shared_ptr<Watcher>> watchers = watchers_;
   lock.unlock();
-  for (const std::shared_ptr<Watcher>& watcher : watchers) watcher->told();
+  for (const std::shared_ptr<Watcher>& watcher : watchers) {
+    const std::lock_guard own(watcher->mutex);
+    if (watcher->told) watcher->told();
+  }
 }
 
 std::shared_ptr<void> SchedulerCore::Subscribe(std::function<void()> told) {
-  auto watcher = std::make_shared<Watcher>(Watcher{std::move(told)});
-  Lock lock(mutex_);
-  std::erase_if(watchers_, [](const std::weak_ptr<Watcher>& each) { return each.expired(); });
+  auto watcher = std::make_shared<Watcher>();
+  watcher->told = std::move(told);
+  const Lock lock(mutex_);
   watchers_.push_back(watcher);
-  return watcher;
+  return std::shared_ptr<void>(watcher.get(), [this, watcher](void*) {
+    {
+      const std::lock_guard own(watcher->mutex);
+      watcher->told = nullptr;
+    }
+    const Lock own(mutex_);
+    std::erase(watchers_, watcher);
+  });
 }
 
 std::vector<v1::ClusterEvent> SchedulerCore::EventsAfter(uint64_t after, size_t most) const {

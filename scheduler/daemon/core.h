@@ -67,7 +67,7 @@ class SchedulerCore {
   std::vector<v1::ClusterEvent> EventsAfter(uint64_t after, size_t most) const;
   uint64_t last_event() const;
   // `told` is called after each event, from the thread that recorded it and without a lock of this object; it
-  // must not block. Nobody is told any more once the returned object has gone.
+  // must not block, and record nothing. It is not running any more once the returned object has gone.
   std::shared_ptr<void> Subscribe(std::function<void()> told);
 
   // ---- For who carries the orders out
@@ -84,6 +84,7 @@ class SchedulerCore {
 
  private:
   struct Watcher {
+    std::mutex mutex;  // held while it is told
     std::function<void()> told;
   };
   using Lock = std::unique_lock<std::mutex>;
@@ -117,7 +118,7 @@ class SchedulerCore {
   std::map<std::string, JobSubmitted> submitted_by_key_;
   Status broken_;
   std::deque<v1::ClusterEvent> events_;
-  std::vector<std::weak_ptr<Watcher>> watchers_;
+  std::vector<std::shared_ptr<Watcher>> watchers_;
 };
 
 // Who takes agents in.

@@ -307,19 +307,26 @@ void Driver::SetSchedule(const Order& order) {
     Log(LogLevel::kWarning, "driver", "runs without its schedule", Facts(order.target, order.job, set));
 }
 
-void Driver::Refresh(const std::string& node, const std::string& job) {
+bool Driver::Refresh(const std::string& node, const std::string& job) {
   const std::shared_ptr<AgentLink> link = LinkOf(node);
-  if (link == nullptr) return;
+  if (link == nullptr) return false;
   const Result<std::optional<v1::Job>> now = link->Find(job);
-  if (!now.ok()) return;
+  if (!now.ok()) return false;
   std::lock_guard lock(mutex_);
   const auto found = nodes_.find(node);
-  if (found == nodes_.end() || found->second.link != link) return;
+  if (found == nodes_.end() || found->second.link != link) return false;
   if (*now) {
     found->second.jobs[job] = **now;
   } else {
     found->second.jobs.erase(job);
   }
+  return true;
+}
+
+bool Driver::IsKnown(const std::string& node, const std::string& job) const {
+  std::lock_guard lock(mutex_);
+  const auto found = nodes_.find(node);
+  return found != nodes_.end() && found->second.jobs.contains(job);
 }
 
 // ---- Nodes
@@ -563,6 +570,8 @@ Conclusion Driver::ConcludeOf(const std::string& node, const std::string& job, u
 
 void Driver::Examine(const std::string& node, const std::string& job) {
   std::lock_guard one(examine_);
+  // That a job is nowhere to be seen may be because nobody has told of it yet.
+  if (!IsKnown(node, job) && !Refresh(node, job)) return;
   uint64_t revision = 0;
   const Conclusion conclusion = ConcludeOf(node, job, &revision);
   if (conclusion.fact) Record(*conclusion.fact);

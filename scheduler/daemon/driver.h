@@ -74,7 +74,9 @@ class Driver final : public Joining, public NodeKeeper::Host {
   Status Perform(const Step& step, const std::string& key, const Alive& alive);
   Result<v1::Operation> Ask(AgentLink& link, const Step& step, const std::string& key);
   void SetSchedule(const Order& order);
-  void Refresh(const std::string& node, const std::string& job);
+  // Asks the node how the job is now; false: nothing was heard.
+  bool Refresh(const std::string& node, const std::string& job);
+  bool IsKnown(const std::string& node, const std::string& job) const;
   void ReportEnd(const Order& order, const Status& outcome, bool image);
   bool CancelIsDone(const Order& order, const Alive& alive);
 
