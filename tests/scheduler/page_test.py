@@ -108,8 +108,13 @@ class Page(unittest.TestCase):
         self.schedd.start()
         page.wait("document.querySelector('#link').textContent === 'live'")
         self.schedd.wait_for_state("stays", "RUNNING")
-        self.submit("after", "speech")
-        page.wait(self.state_on_page("after", "running"))
+        # What happens afterwards is told by the new one.
+        here = self.schedd.job("stays").node
+        self.schedd.stub.Drain(sched.DrainRequest(node=here), timeout=30)
+        page.wait("document.querySelector('[data-mark=moved]')")
+        page.wait("[...document.querySelectorAll('#nodes .badge')].some((badge) => badge.textContent === 'drained')")
+        self.nodes[here].kill_agent()
+        page.wait("[...document.querySelectorAll('#nodes .badge')].some((badge) => badge.textContent === 'unreachable')")
 
 
 if __name__ == "__main__":
