@@ -93,7 +93,8 @@ class Round {
       claim.deserved =
           window.deserved + std::min<double>(ledger.demand(tenant), ledger.quota(tenant)) * Lease();
       for (const JobId id : state_.waiting(tenant)) {
-        if (!Contains(without_, id)) claim.heap.push_back(CandidateOf(id));
+        if (Contains(without_, id) || state_.IsKept(state_.job(id))) continue;
+        claim.heap.push_back(CandidateOf(id));
       }
     }
     for (const JobId id : plan_.displaceable()) {
@@ -122,7 +123,7 @@ class Round {
     for (TenantId tenant = 0; tenant < claims_.size(); ++tenant) {
       for (const JobId id : state_.waiting(tenant)) {
         const Time since = state_.job(id).waiting_since;
-        if (Contains(without_, id)) continue;
+        if (Contains(without_, id) || state_.IsKept(state_.job(id))) continue;
         if (state_.now() - since >= state_.settings().starvation) starving.emplace_back(since, id);
       }
     }

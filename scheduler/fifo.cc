@@ -25,6 +25,7 @@ class Fifo final : public Policy {
  private:
   static void Serve(const State& state, TenantId tenant, const std::vector<JobId>& without, Plan& plan) {
     std::vector<JobId> queue = state.waiting(tenant);
+    std::erase_if(queue, [&state](JobId id) { return state.IsKept(state.job(id)); });
     std::sort(queue.begin(), queue.end(), [&state](JobId a, JobId b) {
       const JobSpec &first = state.job(a).spec, &other = state.job(b).spec;
       if (first.priority != other.priority) return first.priority > other.priority;

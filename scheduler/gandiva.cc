@@ -64,6 +64,7 @@ class Round {
     std::vector<JobId> waiting;
     for (TenantId tenant = 0; tenant < state_.settings().tenants.size(); ++tenant)
       waiting.insert(waiting.end(), state_.waiting(tenant).begin(), state_.waiting(tenant).end());
+    std::erase_if(waiting, [this](JobId id) { return state_.IsKept(state_.job(id)); });
     std::sort(waiting.begin(), waiting.end(), [this](JobId a, JobId b) {
       const Job &first = state_.job(a), &other = state_.job(b);
       if (first.spec.priority != other.spec.priority) return first.spec.priority > other.spec.priority;

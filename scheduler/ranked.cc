@@ -27,7 +27,9 @@ Entry EntryOf(const State& state, JobId id, const Rank& rank) {
 std::vector<Entry> Order(const State& state, const Plan& plan, const Rank& rank) {
   std::vector<Entry> entries;
   for (TenantId tenant = 0; tenant < state.settings().tenants.size(); ++tenant) {
-    for (const JobId id : state.waiting(tenant)) entries.push_back(EntryOf(state, id, rank));
+    for (const JobId id : state.waiting(tenant)) {
+      if (!state.IsKept(state.job(id))) entries.push_back(EntryOf(state, id, rank));
+    }
   }
   for (const JobId id : plan.displaceable()) entries.push_back(EntryOf(state, id, rank));
   std::sort(entries.begin(), entries.end());

@@ -49,7 +49,7 @@ struct Job {
   Time first_start = kNever, finished = kNever;
   Ledger::Account account;
   double fairness = 1;   // F_j when it finished
-  Time kept_until = 0;   // until then it refuses to leave its devices
+  Time kept_until = 0;   // until then it refuses to leave its devices, or to come to any
   bool evicted = false;  // while it waits: it comes back from an image and not from a pause
 };
 

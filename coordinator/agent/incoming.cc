@@ -16,6 +16,8 @@ namespace stasis {
 namespace {
 
 constexpr auto kSilence = std::chrono::minutes(2);
+// After which what has not been handed over gives way to another offer of the job.
+constexpr auto kQuiet = std::chrono::seconds(10);
 constexpr size_t kMaxArrivals = 64;
 constexpr size_t kMaxNeeds = 64 << 20;  // bytes of JSON, all ranks together
 constexpr auto kMaxWait = std::chrono::seconds(30);
@@ -194,7 +196,7 @@ Result<v1::OfferReply> Incoming::Offer(const v1::OfferRequest& request) {
   for (const std::string& note : fit.notes) reply.add_notes(note);
   for (v1::Refusal& refusal : fit.refused) *reply.add_refused() = std::move(refusal);
   if (reply.refused_size() > 0) return reply;
-  Status accepted = copy ? AcceptCopy(job, std::move(ranks), std::move(fit.gpus))
+  Status accepted = copy ? AcceptCopy(job, std::move(ranks), std::move(fit.gpus), request.from_agent())
                          : Accept(RowOf(job), std::move(ranks), std::move(fit.gpus), request.from_agent());
   if (accepted.code() == StatusCode::kAlreadyExists)
     return Refused(job.name, "name", job.name, std::string(accepted.message()));
@@ -223,10 +225,12 @@ std::vector<Incoming::Copy> Incoming::TakeCopiesLocked(const std::string& job) {
   return taken;
 }
 
-// As of an agent that was killed in the middle: nobody else would tell that it is not coming.
+// As of an agent that was killed in the middle: nobody else would tell that it is not coming. What another
+// one is silent about does not keep out who comes now.
 void Incoming::VoidEarlierLocked(const std::string& job, const std::string& from) {
   for (const auto& [token, there] : arrivals_) {
-    if (there->job() == job && !from.empty() && there->from() == from) (void)there->Ask(Duration::zero());
+    if (there->job() != job || from.empty()) continue;
+    if (there->from() == from || there->Silent(kQuiet)) (void)there->Ask(Duration::zero());
   }
 }
 
@@ -246,7 +250,8 @@ Status Incoming::Accept(HandOverRow row, std::vector<Arriving> ranks, std::vecto
   return Status();
 }
 
-Status Incoming::AcceptCopy(ArrivedJob job, std::vector<Arriving> ranks, std::vector<std::vector<int>> gpus) {
+Status Incoming::AcceptCopy(ArrivedJob job, std::vector<Arriving> ranks, std::vector<std::vector<int>> gpus,
+                            const std::string& from) {
   const std::string token = job.token, name = job.name;
   ASSIGN_OR_RETURN(Copy copy, ArrivingCopy::Make(*shelf_, parts_.site, *parts_.clock, std::move(job),
                                                  std::move(ranks), std::move(gpus)));
@@ -254,6 +259,7 @@ Status Incoming::AcceptCopy(ArrivedJob job, std::vector<Arriving> ranks, std::ve
   {
     std::lock_guard lock(mutex_);
     DropSilentLocked();
+    VoidEarlierLocked(name, from);
     RETURN_IF_ERROR(CheckWayLocked(name));
     given_up = TakeCopiesLocked(name);
     copies_[token] = std::move(copy);

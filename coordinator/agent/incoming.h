@@ -48,11 +48,13 @@ class Incoming {
 
   // Of an offer that fits: takes chunks for `row.token` from now on. kAlreadyExists: the job is on its way.
   // Copies of it that are on their way are given up: they would be older.
-  // `from`: the agent that offers it; an offer of its own that it has not made use of is void from now on.
+  // `from`: the agent that offers it. Its own earlier offer of the job is void from now on where nothing was
+  // handed over by it, as is another one's of which nothing was heard for a while.
   Status Accept(HandOverRow row, std::vector<Arriving> ranks, std::vector<std::vector<int>> gpus,
                 const std::string& from = "");
   // The same of an image of it, by `job.token`. Takes the place of another one that is on its way.
-  Status AcceptCopy(ArrivedJob job, std::vector<Arriving> ranks, std::vector<std::vector<int>> gpus);
+  Status AcceptCopy(ArrivedJob job, std::vector<Arriving> ranks, std::vector<std::vector<int>> gpus,
+                    const std::string& from = "");
   // Returns when all is found out that the agent before this one has left.
   void AwaitProbes();
 

@@ -350,6 +350,9 @@ TEST_F(IncomingTest, AnOfferReplacesAnEarlierOneOfTheSameAgent) {
   EXPECT_EQ(accept("others", "two").code(), StatusCode::kAlreadyExists);
   ASSERT_OK(accept("second", "one"));
   EXPECT_EQ(HandOver("first").kind(), v1::OUTCOME_KIND_NOT_TAKEN);
+  clock_.now_ms += 11 * 1000;
+  ASSERT_OK(accept("others", "two"));
+  EXPECT_EQ(HandOver("second").kind(), v1::OUTCOME_KIND_NOT_TAKEN);
 }
 
 TEST_F(IncomingTest, MalformedOffersAreRefused) {

@@ -226,7 +226,19 @@ void Driver::ReportEnd(const Order& order, const Status& outcome, bool image) {
   Record(OrderEnded{order.number, outcome.ok(), std::string(outcome.message()), image && outcome.ok()});
 }
 
+// Where agents reach another one is known once it was met; a scheduler that has just started has met none.
+Status Driver::AwaitPeer(const std::string& node, const Alive& alive) {
+  for (Duration wait = kFirstRetry; PeerAddress(node).empty(); wait = std::min(wait * 2, kLastRetry)) {
+    if (LinkOf(node) != nullptr && PeerAddress(node).empty())
+      return Status(StatusCode::kFailedPrecondition,
+                    "other agents do not reach node " + node + ": its agent has no --peer-address");
+    if (!Wait(wait, alive)) return NotWanted();
+  }
+  return Status();
+}
+
 Status Driver::CarryOut(const Order& order, const Alive& alive) {
+  if (order.node != order.target && !order.target.empty()) RETURN_IF_ERROR(AwaitPeer(order.target, alive));
   std::vector<Step> steps;
   core_.Look([&](const Cluster& cluster) { steps = StepsOf(cluster, order, Settings()); });
   for (const Step& step : steps) {

@@ -8,10 +8,11 @@ namespace {
 
 // What a job that tells no estimate is taken to need, by policies that want one.
 constexpr Time kUnknownDuration = 3600 * kSecond;
-// How long nothing is decided after an order has failed, doubled with each one in a row.
+// How long a job that could not be brought back waits for the next attempt, doubled with each one in a row.
 constexpr Time kFirstHold = kSecond;
-constexpr int kMostHolds = 3;
-// How long a job that has refused to be paused or moved is not asked again, if a lease is not shorter.
+constexpr int kDoublings = 10;
+// And at most. Also how long a job that has refused to be paused or moved is not asked again, if a lease is
+// not shorter.
 constexpr Time kKeep = 60 * kSecond;
 
 Settings SettingsOf(const Cluster::Options& options) {
@@ -276,7 +277,6 @@ void Cluster::ForgetOrder(uint64_t number) {
 void Cluster::Apply(uint64_t, const OrderEnded& fact) {
   const Pending pending = orders_.at(fact.order);
   Entry& entry = EntryOf(pending.job);
-  Hold(fact.ok);
   if (pending.cancel) return End(entry, false, 0, fact.ok ? "cancelled" : fact.message);
   if (!fact.ok) {
     entry.message = fact.message;
@@ -286,11 +286,6 @@ void Cluster::Apply(uint64_t, const OrderEnded& fact) {
   ForgetOrder(fact.order);
   Succeeded(entry, pending);
   if (pending.kind == ActionKind::kPause && fact.image) entry.where = Where::kImage;
-}
-
-void Cluster::Hold(bool ok) {
-  failed_in_a_row_ = ok ? 0 : std::min(failed_in_a_row_ + 1, kMostHolds);
-  hold_until_ = ok ? 0 : state_.now() + (kFirstHold << (failed_in_a_row_ - 1));
 }
 
 void Cluster::Succeeded(Entry& entry, const Pending& pending) {
@@ -313,8 +308,9 @@ void Cluster::Failed(Entry& entry, const Pending& pending, const std::string& me
     return state_.Keep(entry.id, state_.now() + std::min(options_.lease, kKeep));
   }
   const bool never_ran = entry.where == Where::kNowhere && pending.kind != ActionKind::kPause;
-  if (!never_ran && ++entry.failures < options_.max_failures) return;
-  End(entry, false, 0, message);
+  if (never_ran || ++entry.failures >= options_.max_failures) return End(entry, false, 0, message);
+  state_.Keep(entry.id,
+              state_.now() + std::min(kFirstHold << std::min(entry.failures - 1, kDoublings), kKeep));
 }
 
 // An order has failed, or will never be given, and so all that waited for it.
@@ -425,18 +421,15 @@ void Cluster::Apply(uint64_t, const ImageKept& fact) {
 std::vector<Fact> Cluster::Decide(Time now) {
   now = std::max(now, state_.now());
   if (!changed_ && now < wake_) return {};
-  if (now < hold_until_) {
-    wake_ = std::min(wake_, hold_until_);
-    return {};
-  }
   state_.AdvanceTo(now);
   std::vector<Fact> facts = LeaveDraining();
   if (!facts.empty()) return facts;
   const Decision decision = policy_->Decide(state_, last_decision_);
   last_decision_ = now;
   wake_ = decision.wake;
-  for (const JobId id : state_.running()) {
-    const Job& job = state_.job(id);
+  for (const auto& [name, entry] : jobs_) {
+    if (entry.where == Where::kEnded) continue;
+    const Job& job = state_.job(entry.id);
     if (state_.IsKept(job)) wake_ = std::min(wake_, job.kept_until);
   }
   changed_ = false;

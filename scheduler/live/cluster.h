@@ -54,7 +54,7 @@ class Cluster {
     Time move_fixed = 1 * kSecond;
     double move_bytes_per_second = 1e9;
     int64_t device_bytes = 0;
-    int max_failures = 5;  // of orders in a row that bring a job back, before it counts as failed
+    int max_failures = 20;  // of orders in a row that bring a job back, before it counts as failed
   };
   Cluster(const Options& options, std::unique_ptr<Policy> policy);
 
@@ -153,7 +153,6 @@ class Cluster {
   void Failed(Entry& entry, const Pending& pending, const std::string& message);
   void ForgetOrder(uint64_t number);
   void Undo(uint64_t number);
-  void Hold(bool ok);
   void PutBack(const Entry& entry);
   void End(Entry& entry, bool ok, int exit_code, const std::string& message);
 
@@ -181,8 +180,6 @@ class Cluster {
   Time wake_ = kNever;
   bool changed_ = false;  // since the last decision
   // After orders that have failed nothing is decided for a moment: the same might be.
-  int failed_in_a_row_ = 0;
-  Time hold_until_ = 0;
 };
 
 }  // namespace stasis::scheduler
