@@ -313,6 +313,7 @@ void CommandLine::AddOthers() {
       "Of a job each line begins with its rank, [0]; NAME.0 is that rank alone.\n\nExamples:\n  stasis logs "
       "-f train\n  stasis logs train.3");
   AddNode(logs);
+  AddScheduler(logs);
   logs->add_option("NAME", options_.name, "the task or job")->required();
   logs->add_flag("-f,--follow", options_.follow, "until it ends");
   CLI::App* rm = AddVerb("rm", "forget a task or job that has ended: its record, logs and images",

@@ -3,6 +3,7 @@
 
 #include <ctime>
 
+#include "cli/agent_verbs.h"
 #include "cli/scheduler_verbs.h"
 #include "coordinator/node/text.h"
 
@@ -40,6 +41,25 @@ std::string Row(const v1::QueuedJob& job) {
   return fmt::format(kRow, job.name(), job.tenant(), StateText(job), job.gpus(), job.priority(),
                      OrDash(Printable(job.node())), DevicesText(job), TimeText(job), job.pauses(),
                      job.migrations(), job.restarts(), fairness, Printable(job.reason()));
+}
+
+constexpr char kNotScheduled[] =
+    "with --node NODE or --embedded it is a task of a node, and not of the scheduler";
+
+// Of the agent of the node where the job is, or was. `name`: of the job, or of one of its ranks.
+Result<std::string> AddressOf(SchedulerClient& client, const std::string& name) {
+  Result<v1::QueuedJob> job = FindQueuedJob(client, name);
+  size_t dot = name.rfind('.');
+  if (job.status().code() == StatusCode::kNotFound && dot != std::string::npos && dot > 0) {
+    job = FindQueuedJob(client, name.substr(0, dot));
+  }
+  if (!job.ok()) return job.status();
+  if (job->node().empty()) return Status(StatusCode::kFailedPrecondition, name + " is on no node");
+  ASSIGN_OR_RETURN(v1::NodesReply nodes, client.Call(&v1::Scheduler::Stub::Nodes, v1::NodesRequest()));
+  for (const v1::ClusterNode& node : nodes.nodes()) {
+    if (node.name() == job->node()) return node.address();
+  }
+  return Status(StatusCode::kUnavailable, "the node " + job->node() + " of " + name + " is not known");
 }
 
 }  // namespace
@@ -110,6 +130,19 @@ int QueueVerb(const Options& options, Context& context) {
     }
     return context.reporter.Done({{"jobs", jobs}}, table);
   });
+}
+
+int SchedulerLogsVerb(const Options& options, Context& context) {
+  Result<SchedulerClient> client = SchedulerClient::Open(context.node);
+  if (!client.ok()) return context.reporter.Fail(client.status());
+  context.reporter.set_task(options.name);
+  Result<std::string> address = AddressOf(*client, options.name);
+  if (!address.ok()) {
+    bool none = address.status().code() == StatusCode::kNotFound;
+    return context.reporter.Fail(address.status(), none ? kNotScheduled : client->remedy());
+  }
+  context.node = *address;
+  return AgentLogsVerb(options, context);
 }
 
 int SchedulerCancelVerb(const Options& options, Context& context) {

@@ -355,6 +355,26 @@ TEST_F(SchedulerVerbs, TheQueueIsATable) {
   EXPECT_EQ(QueuedJobNames(endpoint_), std::vector<std::string>({"train", "wait"}));
 }
 
+TEST_F(SchedulerVerbs, LogsAreAskedOfTheNodesAgent) {
+  v1::QueuedJob job = MakeJob("train", v1::QUEUE_STATE_RUNNING);
+  Options options = Of("logs", true);
+  options.name = "train";
+  scheduler_.Set(job);
+  EXPECT_EQ(Do(SchedulerLogsVerb, options).code, kExitState);
+  job.set_node("node-1");
+  scheduler_.Set(job);
+  scheduler_.node.set_address("unix:" + folder_.File("agent.sock"));
+  for (const char* name : {"train", "train.1"}) {
+    options.name = name;
+    Outcome outcome = Do(SchedulerLogsVerb, options);
+    EXPECT_EQ(outcome.code, kExitPeerGone);
+    EXPECT_TRUE(Has(outcome.document()["message"], "the agent at " + scheduler_.node.address()))
+        << outcome.out;
+  }
+  options.name = "other";
+  EXPECT_EQ(Do(SchedulerLogsVerb, options).code, kExitNotFound);
+}
+
 TEST_F(SchedulerVerbs, CancelIsOfTheSchedulersJob) {
   Options options = Of("cancel");
   options.name = "train";

@@ -18,6 +18,8 @@ using SchedulerClient = ServiceClient<v1::Scheduler>;
 int SubmitVerb(const Options& options, Context& context);
 int QueueVerb(const Options& options, Context& context);
 int SchedulerCancelVerb(const Options& options, Context& context);
+// Finds the job's node, whose agent then does it.
+int SchedulerLogsVerb(const Options& options, Context& context);
 int TenantsVerb(const Options& options, Context& context);
 int NodesVerb(const Options& options, Context& context);
 int DrainVerb(const Options& options, Context& context);

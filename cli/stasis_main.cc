@@ -32,7 +32,7 @@ struct Verb {
 constexpr Verb kVerbs[] = {
     {"run", RunVerb, AgentRunVerb},
     {"ps", PsVerb, AgentPsVerb},
-    {"logs", LogsVerb, AgentLogsVerb},
+    {"logs", LogsVerb, AgentLogsVerb, SchedulerLogsVerb},
     {"rm", RmVerb, AgentRmVerb},
     {"pause", PauseVerb, AgentPauseVerb},
     {"resume", ResumeVerb, AgentResumeVerb},

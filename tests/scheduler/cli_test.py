@@ -42,11 +42,17 @@ class Verbs(unittest.TestCase):
         return process.returncode, json.loads(out), errors
 
     @classmethod
-    def words(cls, verb, *arguments):
+    def words(cls, verb, *arguments, **options):
         """The same for people: (exit status, standard output, standard error)."""
-        with cls.start(verb, *arguments) as process:
+        with cls.start(verb, *arguments, **options) as process:
             out, errors = process.communicate(timeout=120)
         return process.returncode, out, errors
+
+    def as_role(self, role, verb, *arguments):
+        """verb(*arguments) over the network, by who has a certificate of that role."""
+        certificate, key = self.nodes.certificates.make(role, f"stasis-{role}")
+        return verb(*arguments, through=self.nodes["a"].through, STASIS_SCHEDULER=self.schedd.address,
+                    STASIS_TLS_CA=self.nodes.certificates.path("ca.pem"), STASIS_TLS_CERT=certificate, STASIS_TLS_KEY=key)
 
     def submit(self, name, *options, program=(*VECTOR, "--rounds", "100", "--pace-ms", "1000")):
         code, document, errors = self.stasis("submit", "--name", name, *options, "--", *program)
@@ -64,6 +70,9 @@ class Verbs(unittest.TestCase):
         name = document["job"]["name"]
         self.assertEqual(self.stasis("queue", name)[1]["jobs"][0]["exit_code"], 3)
         self.assertEqual(self.stasis("queue", "nobody")[0], 3)
+        code, text, errors = self.as_role("operator", self.words, "logs", "well")
+        self.assertEqual(code, 0, errors)
+        self.assertIn("round 2", text)
 
     def test_a_job_is_listed_followed_and_cancelled(self):
         self.submit("long", "--gpus", "2", "--priority", "-3")
@@ -133,14 +142,10 @@ class Verbs(unittest.TestCase):
         self.assertEqual(numbers, sorted(set(numbers)), "each event is told once")
 
     def test_roles(self):
-        place = self.nodes["a"]
         self.submit("theirs")
 
-        def code(role, verb, *arguments):
-            certificate, key = self.nodes.certificates.make(role, f"stasis-{role}")
-            return self.stasis(verb, *arguments, through=place.through, STASIS_SCHEDULER=self.schedd.address,
-                               STASIS_TLS_CA=self.nodes.certificates.path("ca.pem"), STASIS_TLS_CERT=certificate,
-                               STASIS_TLS_KEY=key)[0]
+        def code(role, *arguments):
+            return self.as_role(role, self.stasis, *arguments)[0]
 
         changes = [("submit", "--", "/bin/true"), ("cancel", "theirs"), ("tenants", "set", "red", "3"), ("drain", "a"),
                    ("undrain", "a"), ("maintenance", "a", "--clear"), ("defrag", "--gpus", "1")]
