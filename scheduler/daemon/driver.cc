@@ -10,6 +10,8 @@ namespace stasis::scheduler {
 namespace {
 
 constexpr Duration kFirstRetry = std::chrono::milliseconds(100), kLastRetry = std::chrono::seconds(2);
+// After a copy of an image that has failed, times how often it has.
+constexpr Duration kFirstCopyRetry = std::chrono::seconds(2), kLastCopyRetry = std::chrono::seconds(60);
 constexpr Duration kForever = std::chrono::hours(24);
 constexpr int kMostAttempts = 5;  // of an operation that was given up by somebody else
 
@@ -24,6 +26,10 @@ std::string ShortHash(const std::string& text) {
   uint32_t hash = 2166136261;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619;
   return std::to_string(hash);
+}
+
+std::string StaleKey(const std::string& job, uint64_t revision) {
+  return "stale-" + job + "-" + std::to_string(revision);
 }
 
 nlohmann::json Facts(const std::string& node, const std::string& job, const Status& status) {
@@ -217,8 +223,8 @@ void Driver::Carry(const Order& order) {
 void Driver::ReportEnd(const Order& order, const Status& outcome, bool image) {
   Log(outcome.ok() ? LogLevel::kInfo : LogLevel::kWarning, "driver", "order ended",
       {{"number", order.number}, {"job", order.job}, {"outcome", outcome.ToString()}});
-  const bool comes =
-      order.kind == OrderKind::kRestore || (order.kind == OrderKind::kMigrate && order.node != order.target);
+  const bool comes = order.kind == OrderKind::kRun || order.kind == OrderKind::kRestore ||
+                     (order.kind == OrderKind::kMigrate && order.node != order.target);
   if (outcome.ok() && comes) SetSchedule(order);
   // What the agents have told before is older than this.
   Refresh(order.node, order.job);
@@ -237,8 +243,21 @@ Status Driver::AwaitPeer(const std::string& node, const Alive& alive) {
   return Status();
 }
 
+// What is asked for again with the same key must be the same: also the address, which its agent tells.
+Status Driver::AwaitPeer(const Order& order, const Alive& alive) {
+  const std::string peer = PeerOf(order);
+  if (peer.empty()) return Status();
+  while (LinkOf(peer) == nullptr) {
+    if (!Wait(kLastRetry, alive)) return NotWanted();
+  }
+  if (!PeerAddress(peer).empty()) return Status();
+  return Errorf(StatusCode::kFailedPrecondition, "no other agent reaches node %s: it has no --peer-address",
+                peer.c_str());
+}
+
 Status Driver::CarryOut(const Order& order, const Alive& alive) {
   if (order.node != order.target && !order.target.empty()) RETURN_IF_ERROR(AwaitPeer(order.target, alive));
+  RETURN_IF_ERROR(AwaitPeer(order, alive));
   std::vector<Step> steps;
   core_.Look([&](const Cluster& cluster) { steps = StepsOf(cluster, order, Settings()); });
   for (const Step& step : steps) {
@@ -304,7 +323,7 @@ void Driver::Halt(const Status& why) {
   options_.fenced_off(why);
 }
 
-// It stays with the agent that has made it.
+// It stays with the agent that was told of it.
 void Driver::SetSchedule(const Order& order) {
   v1::SetScheduleRequest request;
   core_.Look([&](const Cluster& cluster) {
@@ -453,13 +472,9 @@ Status Driver::EndStale(const std::string& node, const std::shared_ptr<AgentLink
     core_.Look([&](const Cluster& cluster) { stale = Conclude(cluster, name, node, job).forget; });
     if (!stale || Busy(name)) continue;
     Log(LogLevel::kInfo, "node", "ends a copy that was given up", {{"node", node}, {"job", name}});
-    const std::string key = "stale-" + name + "-" + std::to_string(job.revision());
     v1::CancelRequest cancel;
     cancel.set_job(name);
-    RETURN_IF_ERROR(Ask(*link, {node, cancel, "", false}, key + "-end").status());
-    v1::RemoveRequest remove;
-    remove.set_job(name);
-    RETURN_IF_ERROR(Ask(*link, {node, remove, "", false}, key).status());
+    RETURN_IF_ERROR(Ask(*link, {node, cancel, "", false}, StaleKey(name, job.revision())).status());
   }
   return Status();
 }
@@ -606,15 +621,12 @@ void Driver::PutRight(const std::string& node, const std::string& job, uint64_t 
   Refresh(node, job);
 }
 
+// Its record stays: images that are there may be needed.
 void Driver::Forget(const std::string& node, const std::string& job, uint64_t revision) {
   Log(LogLevel::kInfo, "driver", "ends a copy that was given up", {{"node", node}, {"job", job}});
-  const std::string key = "stale-" + job + "-" + std::to_string(revision);
   v1::CancelRequest cancel;
   cancel.set_job(job);
-  v1::RemoveRequest remove;
-  remove.set_job(job);
-  for (const Step& step : {Step{node, cancel, "-end", true}, Step{node, remove, "", true}})
-    static_cast<void>(Perform(step, key + step.key, [] { return true; }));
+  static_cast<void>(Perform({node, cancel, "", true}, StaleKey(job, revision), [] { return true; }));
   Refresh(node, job);
 }
 
@@ -649,9 +661,10 @@ void Driver::CopyImage(const std::string& node, const v1::Job& job) {
   }
   const std::string partner = PartnerOf(node, job.name());
   if (partner.empty() || PeerAddress(partner).empty()) return;
-  StartErrand("copy of " + job.name(), [=, this, name = job.name(), image = job.last_image()] {
-    CarryCopy(node, partner, name, image);
-  });
+  StartErrand(
+      "copy of " + job.name(),
+      [=, this, name = job.name(), image = job.last_image()] { CarryCopy(node, partner, name, image); },
+      [=, this, name = job.name()] { CopyAgain(node, name); });
 }
 
 void Driver::CarryCopy(const std::string& node, const std::string& to, const std::string& job,
@@ -661,13 +674,24 @@ void Driver::CarryCopy(const std::string& node, const std::string& to, const std
   request.set_image(image);
   request.set_node(PeerAddress(to));
   const Alive alive = [&] { return PartnerOf(node, job) == to; };
-  const Status done =
-      Perform({node, request, "", false}, "copy-" + job + "-" + image + "-" + ShortHash(to), alive);
+  int attempt = 0;
+  {
+    std::lock_guard lock(mutex_);
+    attempt = ++copy_attempts_[job];
+  }
+  const std::string key = "copy-" + job + "-" + image + "-" + ShortHash(to) + "-" +
+                          std::to_string(core_.reign()) + "-" + std::to_string(attempt);
+  const Status done = Perform({node, request, "", false}, key, alive);
+  if (!done.ok()) {
+    Log(LogLevel::kWarning, "driver", "image not copied", Facts(to, job, done));
+    static_cast<void>(Wait(std::min(kFirstCopyRetry * attempt, kLastCopyRetry), alive));
+    return;
+  }
   {
     std::lock_guard lock(mutex_);
     copied_[job] = image;
+    copy_attempts_.erase(job);
   }
-  if (!done.ok()) return Log(LogLevel::kWarning, "driver", "image not copied", Facts(to, job, done));
   Log(LogLevel::kInfo, "driver", "image copied", Facts(to, job, done));
   bool known = false;
   core_.Look([&](const Cluster& cluster) {
@@ -675,6 +699,18 @@ void Driver::CarryCopy(const std::string& node, const std::string& to, const std
     known = !entry->copies.empty() && entry->copies.back() == to;
   });
   if (!known) Record(ImageKept{job, to});
+}
+
+// What was not copied, or has come meanwhile.
+void Driver::CopyAgain(const std::string& node, const std::string& job) {
+  std::optional<v1::Job> picture;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = nodes_.find(node);
+    if (found == nodes_.end() || !found->second.jobs.contains(job)) return;
+    picture = found->second.jobs.at(job);
+  }
+  CopyImage(node, *picture);
 }
 
 void Driver::CopyImages() {

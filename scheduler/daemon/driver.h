@@ -95,6 +95,7 @@ class Driver final : public Joining, public NodeKeeper::Host {
   void LoseJobs(const std::string& node);
   void Halt(const Status& why);
   void CopyImage(const std::string& node, const v1::Job& job);
+  void CopyAgain(const std::string& node, const std::string& job);
   void CopyImages();
   void CarryCopy(const std::string& node, const std::string& to, const std::string& job,
                  const std::string& image);
@@ -121,6 +122,7 @@ class Driver final : public Joining, public NodeKeeper::Host {
   std::vector<std::thread> ended_;
   std::map<std::string, std::string> copied_;  // the image that was copied last, by job
 
+  std::map<std::string, int> copy_attempts_;   // that have failed in a row, by job
   std::map<std::string, uint64_t> put_right_;  // at which revision, by node and job
 
   std::mutex join_;     // of Join(): one after the other

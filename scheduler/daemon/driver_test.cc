@@ -108,7 +108,7 @@ TEST_F(DriverTest, AJobRunsToItsEnd) {
   EXPECT_EQ(Run("j", 2), "n0");
   agents_.End("n0", "j", 0);
   AwaitState("j", v1::QUEUE_STATE_DONE);
-  EXPECT_THAT(agents_.Started("n0"), ElementsAre("run j"));
+  EXPECT_THAT(agents_.Started("n0"), ElementsAre("run j", "schedule j"));
 }
 
 TEST_F(DriverTest, AProgramThatFailsComesBackAsOftenAsItMay) {
@@ -124,8 +124,8 @@ TEST_F(DriverTest, AProgramThatFailsComesBackAsOftenAsItMay) {
   agents_.End("n0", "j", 4);
   AwaitState("j", v1::QUEUE_STATE_FAILED);
   EXPECT_EQ(Job("j").exit_code(), 4);
-  EXPECT_THAT(agents_.Started("n0"),
-              ElementsAre("run j", "cancel j", "remove j", "run j", "cancel j", "restore j", "schedule j"));
+  EXPECT_THAT(agents_.Started("n0"), ElementsAre("run j", "schedule j", "cancel j", "remove j", "run j",
+                                                 "schedule j", "cancel j", "restore j", "schedule j"));
 }
 
 TEST_F(DriverTest, WhatCannotBeStartedHasFailed) {
@@ -148,7 +148,7 @@ TEST_F(DriverTest, AnOrderIsAskedOnceWhateverIsKilled) {
   ASSERT_TRUE(agents_.Await([&] { return Reachable("n0"); }));
   agents_.Hold("run", false);
   AwaitState("j", v1::QUEUE_STATE_RUNNING);
-  EXPECT_THAT(agents_.Started("n0"), ElementsAre("run j"));
+  EXPECT_THAT(agents_.Started("n0"), ElementsAre("run j", "schedule j"));
 }
 
 TEST_F(DriverTest, WhatEndsWhileNobodyLooksIsNoticedAfterwards) {
@@ -171,7 +171,8 @@ TEST_F(DriverTest, AHigherClassPausesALowerOne) {
   EXPECT_EQ(Job("low").state(), v1::QUEUE_STATE_PAUSED);
   agents_.End("n0", "high", 0);
   AwaitState("low", v1::QUEUE_STATE_RUNNING);
-  EXPECT_THAT(agents_.Started("n0"), ElementsAre("run low", "pause low", "run high", "resume low"));
+  EXPECT_THAT(agents_.Started("n0"),
+              ElementsAre("run low", "schedule low", "pause low", "run high", "schedule high", "resume low"));
 }
 
 TEST_F(DriverTest, WhatRefusesToBePausedRunsOn) {
@@ -258,7 +259,8 @@ TEST_F(DriverTest, WithoutACopyAJobOfALostNodeBeginsAnew) {
   const std::string here = Run("j", 2), other = Other(here);
   agents_.SetDown(here, true);
   ASSERT_TRUE(agents_.Await([&] { return agents_.Lives(other, "j"); }));
-  EXPECT_THAT(agents_.Started(other), ElementsAre("cancel j", "remove j", "run j"));
+  AwaitState("j", v1::QUEUE_STATE_RUNNING);
+  EXPECT_THAT(agents_.Started(other), ElementsAre("cancel j", "remove j", "run j", "schedule j"));
 }
 
 TEST_F(DriverTest, ASilentMomentCostsNothing) {
@@ -294,8 +296,8 @@ TEST_F(DriverTest, WhatSomebodyElseHasPausedIsResumed) {
   Join("n0");
   Run("j", 1);
   agents_.SetCondition("n0", "j", v1::CONDITION_PAUSED);
-  ASSERT_TRUE(agents_.Await([&] { return agents_.Started("n0").size() == 2; }));
-  EXPECT_THAT(agents_.Started("n0"), ElementsAre("run j", "resume j"));
+  ASSERT_TRUE(agents_.Await([&] { return agents_.Started("n0").size() == 3; }));
+  EXPECT_THAT(agents_.Started("n0"), ElementsAre("run j", "schedule j", "resume j"));
   agents_.End("n0", "j", 0);
   AwaitState("j", v1::QUEUE_STATE_DONE);
 }

@@ -21,7 +21,7 @@ void SetGpus(const Order& order, Request* request) {
   for (const int gpu : order.gpus) request->add_gpus(static_cast<uint32_t>(gpu));
 }
 
-v1::RunRequest RunOf(const Cluster& cluster, const Order& order, const StepSettings& settings) {
+v1::RunRequest RunOf(const Cluster& cluster, const Order& order) {
   const JobRequest& job = cluster.Find(order.job)->request;
   v1::RunRequest request;
   request.set_name(job.name);
@@ -32,21 +32,19 @@ v1::RunRequest RunOf(const Cluster& cluster, const Order& order, const StepSetti
   request.set_device(job.device == "auto" ? kind : job.device);
   SetGpus(order, &request);
   request.set_ranks(static_cast<uint32_t>(job.ranks));
-  const v1::Schedule schedule = ScheduleOf(job, settings);
-  if (schedule.interval_ms() > 0) *request.mutable_schedule() = schedule;
   return request;
 }
 
 // What lives of it where it is to come back was given up.
 Step EndStep(const Order& order) { return {order.target, For<v1::CancelRequest>(order), "end", true}; }
 
-std::vector<Step> RunSteps(const Cluster& cluster, const Order& order, const StepSettings& settings) {
+std::vector<Step> RunSteps(const Cluster& cluster, const Order& order) {
   std::vector<Step> steps;
   if (cluster.Find(order.job)->restarts > 0) {
     steps.push_back(EndStep(order));
     steps.push_back({order.target, For<v1::RemoveRequest>(order), "remove", true});
   }
-  steps.push_back({order.target, RunOf(cluster, order, settings), "", false});
+  steps.push_back({order.target, RunOf(cluster, order), "", false});
   return steps;
 }
 
@@ -96,6 +94,12 @@ std::string TextOf(const nlohmann::json& object, const char* name) {
 
 }  // namespace
 
+std::string PeerOf(const Order& order) {
+  const bool other = order.node != order.target;
+  return other && (order.kind == OrderKind::kMigrate || order.kind == OrderKind::kRestore) ? order.target
+                                                                                           : "";
+}
+
 bool PausesAsImage(const Cluster& cluster, const Order& order) {
   const Cluster::Node* node = cluster.FindNode(order.node);
   return order.kind == OrderKind::kPause && node != nullptr && node->draining;
@@ -116,7 +120,7 @@ std::vector<Step> StepsOf(const Cluster& cluster, const Order& order, const Step
   if (!cluster.FindOrder(order.number)) return {};
   switch (order.kind) {
     case OrderKind::kRun:
-      return RunSteps(cluster, order, settings);
+      return RunSteps(cluster, order);
     case OrderKind::kPause:
       return {PauseStep(cluster, order)};
     case OrderKind::kResume: {
