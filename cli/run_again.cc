@@ -53,6 +53,7 @@ Result<bool> MakeWay(const Options& options, Context& context) {
   bool job = IsJob(context.folders, options.name);
   Result<bool> image = job ? JobHasImage(options, context.folders) : TaskHasImage(options, context.folders);
   if (!image.ok() || *image) return image;
+  context.reporter.Note(options.name + " has no image here to go on from: it begins anew");
   std::string remedy;
   Result<Removed> removed = RemoveByName(options.name, true, context.folders, &remedy);
   if (!removed.ok() && removed.status().code() != StatusCode::kNotFound) return removed.status();

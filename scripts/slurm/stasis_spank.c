@@ -34,7 +34,9 @@ static int take_option(int value, const char* argument, int remote) {
   (void)value;
   (void)remote;
   free(wanted);
-  wanted = strdup(argument != NULL ? argument : "");
+  /* How sbatch and salloc hand an argument on that was left out. */
+  if (argument == NULL || strcmp(argument, "(null)") == 0) argument = "";
+  wanted = strdup(argument);
   return wanted != NULL ? ESPANK_SUCCESS : -1;
 }
 

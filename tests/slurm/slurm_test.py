@@ -20,6 +20,7 @@ from stasis_job import Site, built
 AGENTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts", "slurm", "stasis-agents.sbatch")
 AS_USER = ("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups")
 PAIR = ("n1", "n2")  # nodes of an allocation
+STEPS = 150  # most of them left when a test has seen what it waits for
 GPUS = 2  # of each node; the nodes share the software devices
 CHECKPOINTED = "124"  # exit code of a step that was ended by an image
 
@@ -109,7 +110,7 @@ class BatchJob:
             raise AssertionError(f"{error}\n{self.output()}") from None
 
     def requeued(self):
-        return self.until(lambda record: record["Restarts"] == "1" and record["JobState"] in ("PENDING", "RUNNING"))
+        return self.until(lambda record: record["Restarts"] == "1" and record["JobState"] != "COMPLETING")
 
     def ended(self):
         record = self.until(lambda record: record["JobState"] in ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL"))
@@ -156,6 +157,17 @@ class Option(unittest.TestCase):
         self.assertEqual(result.returncode, 2)
         self.assertIn("unknown option 'fast'", result.stderr)
 
+    def test_what_stays_on_record(self):
+        for option, stays in (("--stasis", []), ("--stasis=keep", ["exited"])):
+            number = srun(option, "-n1", "sh", "-c", "echo $SLURM_JOB_ID").stdout.strip()
+            tasks = [task["state"] for task in SITE.tasks() if task["name"] == f"slurm-{number}.0.0"]
+            self.assertEqual(tasks, stays)
+
+    def test_allocation_by_salloc(self):
+        result = LAB.run("salloc", "-n1", "--stasis", "srun", "echo", "here", env=SITE.env())
+        self.assertEqual(result.stdout, "here\n")
+        self.assertIn("stasis: task slurm-", result.stderr)
+
     def test_without_the_option_nothing_is_different(self):
         result = srun("-n1", "env")
         self.assertNotIn("STASIS_STEP", result.stdout)
@@ -169,10 +181,14 @@ class Requeue(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.limited = training("limited", 400, "--gres=gpu:1", "-w", "n2", "-t", "1", "--signal=USR1@29")
-        cls.tasks = training("tasks", 60, "-n2", "-w", "n1", step="-n2")
-        cls.ranks = training("ranks", 60, "--gres=gpu:2", "-w", "n1", option="--stasis=ranks=2")
-        cls.script = BatchJob(f"echo begin; {' '.join(program(60))}; srun -n1 echo end", "--stasis=batch", "-w", "n1",
+        cls.tasks = training("tasks", STEPS, "-n2", "-w", "n1", step="-n2")
+        cls.ranks = training("ranks", STEPS, "--gres=gpu:2", "-w", "n1", option="--stasis=ranks=2")
+        cls.script = BatchJob(f"echo begin; {' '.join(program(STEPS))}; srun -n1 echo end", "--stasis=batch", "-w", "n1",
                               **SITE.rest("script"))
+        wait = "until [ -e {} ]; do sleep 0.1; done".format(SITE.rest("anew")["PACE_UNTIL"])
+        cls.anew = BatchJob(f"srun --stasis=on=USR2 -n1 sh -c 'echo begun; {wait}; echo done'", "-w", "n1")
+        cls.anew.until_printed("begun")
+        LAB.run("scontrol", "requeue", cls.anew.number)
         for job, how in ((cls.tasks, ["-s", "USR1"]), (cls.ranks, ["-s", "TERM"]), (cls.script, ["--batch", "-s", "TERM"])):
             job.until_printed("step 3 ")
             LAB.run("scancel", *how, job.number)
@@ -187,7 +203,7 @@ class Requeue(unittest.TestCase):
 
     def test_preempted(self):
         """And restored on another node, where it gets another device: the job that has taken its place lasts longer."""
-        job = training("preempted", 60, "--gres=gpu:1", "-w", "n3")
+        job = training("preempted", STEPS, "--gres=gpu:1", "-w", "n3")
         job.until_printed("step 3 ")
         other = BatchJob("srun -n1 sleep 600", "-p", "high", "-w", "n3", "--exclusive")
         self.assertEqual(job.requeued()["JobState"], "PENDING")
@@ -197,32 +213,45 @@ class Requeue(unittest.TestCase):
         self.assertEqual(LAB.job(other.number)["JobState"], "RUNNING")
         LAB.run("scancel", other.number)
         self.assertEqual(job.devices(), ["0", "1"])
-        self.assertEqual(job.printed(), undisturbed(60))
+        self.assertEqual(job.printed(), undisturbed(STEPS))
 
     def test_several_tasks(self):
         self.goes_on(self.tasks, "tasks")
-        self.assertEqual(sorted(self.tasks.printed()), sorted(2 * undisturbed(60)))
+        self.assertEqual(sorted(self.tasks.printed()), sorted(2 * undisturbed(STEPS)))
 
     def test_ranks(self):
         """That have NCCL between them."""
         self.goes_on(self.ranks, "ranks")
-        plain = LAB.run(built("bin/stasis"), "run", "--embedded", "--ranks", "2", "--device", "soft", "--rm", "--", *program(60),
+        plain = LAB.run(built("bin/stasis"), "run", "--embedded", "--ranks", "2", "--device", "soft", "--rm", "--", *program(STEPS),
                         env=SITE.env(PACE_UNTIL="/"))
         self.assertEqual(sorted(self.ranks.printed()), sorted(plain.stdout.splitlines()))
 
     def test_script_as_a_task(self):
         """Of which Slurm's steps are no part: it starts one after it was restored."""
         self.goes_on(self.script, "script")
-        self.assertEqual(self.script.printed(), ["begin", *undisturbed(60), "end"])
+        self.assertEqual(self.script.printed(), ["begin", *undisturbed(STEPS), "end"])
 
     def test_time_limit(self):
         self.goes_on(self.limited, "limited")
         self.assertIn("User defined signal 1: checkpointing", self.limited.output())
         self.assertEqual(self.limited.printed(), undisturbed(400))
 
+    def test_other_signals(self):
+        job = BatchJob("srun --stasis=on=USR2+HUP -n1 sh -c 'trap \"exit 6\" TERM; echo begun; while :; do sleep 0.1; done'")
+        job.until_printed("begun")
+        LAB.run("scancel", "-s", "TERM", job.number)
+        self.assertEqual(job.ended(), ("FAILED", "6:0"))
+
+    def test_begins_anew_without_an_image(self):
+        self.anew.requeued()
+        SITE.hurry("anew")
+        self.assertEqual(self.anew.ended(), ("COMPLETED", "0:0"))
+        self.assertEqual(self.anew.printed(), ["begun", "begun", "done"])
+        self.assertIn("has no image here to go on from: it begins anew", self.anew.output())
+
     def test_killed_step_leaves_nothing(self):
         """The command that stays with the task can do nothing about it, and Slurm does not know the task as its descendant."""
-        job = training("killed", 60, "-w", "n3")
+        job = training("killed", STEPS, "-w", "n3")
         job.until_printed("step 3 ")
         name = f"slurm-{job.number}.0.0"
         command, = [pid for pid, command in slurm_lab.processes() if f"run --embedded --name {name} " in command]
@@ -257,7 +286,7 @@ class User(unittest.TestCase):
     def start(self, option, signal_name):
         """A job that trains, whose step was told this signal after some steps."""
         hurry = f"{self.folder}/hurry{signal_name}"
-        command = " ".join([TOOLS.path("samples/ddp_train"), *program(60)[1:]])
+        command = " ".join([TOOLS.path("samples/ddp_train"), *program(STEPS)[1:]])
         job = BatchJob(f"srun {option} -n1 {command}", become=AS_USER, folder=self.folder, HOME=self.folder, PACE_UNTIL=hurry,
                        STASIS_STATE_DIR=f"{self.folder}/state", STASIS_RUN_DIR=f"{self.folder}/run", SOFTGPU_AUTOSTART="0",
                        STASIS_CRIU=TOOLS.path("criu"), SOFTGPU_SOCKET=f"{self.folder}/devices/socket")
@@ -269,7 +298,7 @@ class User(unittest.TestCase):
     def test_goes_on(self):
         job = self.start("--stasis=userns", "TERM")
         self.assertEqual(job.ended(), ("COMPLETED", "0:0"))
-        self.assertEqual(job.printed(), undisturbed(60))
+        self.assertEqual(job.printed(), undisturbed(STEPS))
         self.assertIn("runs again from image", job.output())
 
     def test_is_told_why_there_is_no_image(self):
@@ -311,7 +340,7 @@ class Agents(unittest.TestCase):
 
     def test_in_an_allocation(self):
         self.assertEqual({name: agent.info().name for name, agent in self.agents.items()}, {name: name for name in PAIR})
-        step = subprocess.Popen(["srun", "--jobid", self.number, "--overlap", "-w", "n1", "-n1", "--stasis", *program(60)],
+        step = subprocess.Popen(["srun", "--jobid", self.number, "--overlap", "-w", "n1", "-n1", "--stasis", *program(STEPS)],
                                 env={**LAB.env, **self.env}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
         first = step.stdout.readline()
         self.assertEqual(list(self.agents["n2"].jobs()), [])
@@ -321,19 +350,19 @@ class Agents(unittest.TestCase):
         SITE.hurry("agents")
         rest, _ = step.communicate(timeout=120)
         self.assertEqual(step.returncode, 0)
-        self.assertEqual((first + rest).splitlines(), undisturbed(60))
+        self.assertEqual((first + rest).splitlines(), undisturbed(STEPS))
 
     def test_the_allocation_ends(self):
         """What the agent has started is no step of Slurm's, and must be ended with it."""
         self.env.update(SITE.rest("own"))
-        self.stasis("n2", "run", "--detach", "--name", "own", "--", *program(60))
+        self.stasis("n2", "run", "--detach", "--name", "own", "--", *program(STEPS))
         self.agents["n2"].wait_for_output("own", "step 3 ")
         self.end()
         state, = json.loads(self.stasis("n2", "ps", "--json"))["tasks"]
         self.assertEqual((state["name"], state["state"]), ("own", "checkpointed"))
         SITE.hurry("own")
         self.stasis("n2", "restore", "own")
-        self.assertEqual(self.stasis("n2", "logs", "own").splitlines(), undisturbed(60))
+        self.assertEqual(self.stasis("n2", "logs", "own").splitlines(), undisturbed(STEPS))
 
 
 class Cluster(unittest.TestCase):
@@ -389,7 +418,7 @@ class Cluster(unittest.TestCase):
 
     def test_jobs_outlive_allocations(self):
         allocation = self.allocate()
-        LAB.run(built("bin/stasis"), "submit", "--name", "long", "--tenant", "a", "--", *program(60), env=self.env)
+        LAB.run(built("bin/stasis"), "submit", "--name", "long", "--tenant", "a", "--", *program(STEPS), env=self.env)
         LAB.until(lambda: "step 3 " in self.output(), "the job does not run")
         self.end(allocation)
         self.assertEqual([task["state"] for task in self.tasks() if task["name"] == "long"], ["checkpointed"])
@@ -397,7 +426,7 @@ class Cluster(unittest.TestCase):
         SITE.hurry("cluster")
         LAB.until(lambda: self.queued()["state"] == "done", "the job does not come to its end")
         self.assertEqual(self.queued()["exit_code"], 0)
-        self.assertEqual(self.output().splitlines(), undisturbed(60))
+        self.assertEqual(self.output().splitlines(), undisturbed(STEPS))
         self.end(allocation)
 
 
