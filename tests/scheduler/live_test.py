@@ -4,13 +4,13 @@ jobs and what the verbs cost here, foretells when the last one ends.
 
 STASIS_TEST_SEED draws other jobs; the full run has more of them."""
 
+import concurrent.futures
 import csv
 import json
 import os
 import random
 import subprocess
 import tempfile
-import threading
 import time
 import unittest
 
@@ -106,17 +106,17 @@ class Cluster(unittest.TestCase):
             at += rng.expovariate(1.0)
 
     def submit_in_time(self, **fields):
-        """In a thread; returns when all are queued is joined."""
-        begin = time.monotonic()
+        """All that was drawn, each when it comes; the future of that."""
+        begin, jobs = time.monotonic(), list(self.jobs)
 
         def run():
-            for job in self.jobs:
-                time.sleep(max(0.0, begin + job.at - time.monotonic()))  # jobs come when they come
+            for job in jobs:
+                time.sleep(max(0.0, begin + job.at - time.monotonic()))  # as users do
                 job.submit(**fields)
 
-        thread = threading.Thread(target=run)
-        thread.start()
-        return thread
+        user = concurrent.futures.ThreadPoolExecutor(1)
+        self.addCleanup(user.shutdown)
+        return user.submit(run)
 
     def ended(self):
         return [job for job in self.schedd.queue().values() if job.ended_ms != 0]
@@ -164,6 +164,7 @@ class Faults(Cluster):
         self.schedd.wait(lambda: not self.nodes["b"].tasks())
         self.schedd.stub.Undrain(sched.UndrainRequest(node="b"), timeout=30)
 
+        submitting.result()
         self.wait_for_ends(JOBS // 3)
         self.schedd.kill()
         self.schedd.start()
@@ -176,7 +177,6 @@ class Faults(Cluster):
         lost.start_agent()
         self.schedd.wait(lambda: self.schedd.node("c").reachable)
 
-        submitting.join()
         self.wait_for_ends(JOBS + 1)
         self.report()
         self.check_results()
@@ -285,7 +285,7 @@ class Foretold(Cluster):
         self.try_verbs()
         self.start()
         self.draw("foretold")
-        self.submit_in_time().join()
+        self.submit_in_time().result()
         self.wait_for_ends(JOBS)
         self.report()
         self.check_results()
