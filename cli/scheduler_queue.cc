@@ -154,11 +154,12 @@ int SchedulerCancelVerb(const Options& options, Context& context) {
   v1::CancelJobRequest request;
   request.set_name(options.name);
   context.reporter.set_task(options.name);
-  return AskScheduler(context, &v1::Scheduler::Stub::CancelJob, request, [&](const v1::QueuedJob& job) {
+  auto report = [&](const v1::QueuedJob& job) {
     std::string text = job.state() == v1::QUEUE_STATE_CANCELLED ? job.name() + " is cancelled"
                                                                 : job.name() + " is about to end";
     return context.reporter.Done({{"job", DescribeQueuedJob(job)}}, text);
-  });
+  };
+  return AskScheduler(context, &v1::Scheduler::Stub::CancelJob, request, report, kNotScheduled);
 }
 
 }  // namespace stasis

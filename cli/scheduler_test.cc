@@ -383,6 +383,8 @@ TEST_F(SchedulerVerbs, CancelIsOfTheSchedulersJob) {
   EXPECT_EQ(outcome.out, "train is cancelled\n");
   scheduler_.refusal = Status(StatusCode::kFailedPrecondition, "train has ended");
   EXPECT_EQ(Do(SchedulerCancelVerb, options).code, kExitState);
+  scheduler_.refusal = Status(StatusCode::kNotFound, "there is no job train");
+  EXPECT_TRUE(Has(Do(SchedulerCancelVerb, options).err, "--embedded"));
   options.operation = true;
   EXPECT_EQ(Do(SchedulerCancelVerb, options).code, kExitUnsupported);
 }

@@ -39,17 +39,18 @@ const char* QueueStateName(v1::QueueState state);
 bool HasEnded(const v1::QueuedJob& job);
 Result<v1::QueuedJob> FindQueuedJob(SchedulerClient& client, const std::string& name, bool wait = false);
 
-// Calls `method` and reports what comes of it, or the failure. `report`: Json fields and text from a
-// response.
+// Calls `method` and returns what `report` makes of its response; or reports the failure, with `if_unknown`
+// as the remedy where there is nothing of that name.
 template <typename Request, typename Response, typename Report>
 int AskScheduler(Context& context,
                  grpc::Status (v1::Scheduler::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
-                 const Request& request, Report report) {
+                 const Request& request, Report report, const char* if_unknown = "") {
   Result<SchedulerClient> client = SchedulerClient::Open(context.node);
   if (!client.ok()) return context.reporter.Fail(client.status());
   Result<Response> answer = client->Call(method, request);
-  if (!answer.ok()) return context.reporter.Fail(answer.status(), client->remedy());
-  return report(*answer);
+  if (answer.ok()) return report(*answer);
+  bool unknown = answer.status().code() == StatusCode::kNotFound && client->remedy().empty();
+  return context.reporter.Fail(answer.status(), unknown ? if_unknown : client->remedy());
 }
 
 }  // namespace stasis
