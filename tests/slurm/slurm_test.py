@@ -28,7 +28,7 @@ CHECKPOINTED = "124"  # exit code of a step that was ended by an image
 class Tools:
     """What Slurm's users need of the build, where all of them can read it."""
 
-    FILES = ("bin/stasis", "bin/stasis-init", "bin/stasis-ghost", "bin/stasis-step", "bin/softgpud", "lib/libstasis.so",
+    FILES = ("bin/stasis", "bin/stasisd", "bin/stasis-init", "bin/stasis-ghost", "bin/stasis-step", "bin/softgpud", "lib/libstasis.so",
              "lib/softgpu", "lib/stasis_spank.so", "samples/ddp_train")
 
     def __enter__(self):
@@ -39,6 +39,7 @@ class Tools:
             copy = shutil.copytree if os.path.isdir(built(name)) else shutil.copy2
             copy(built(name), self.path(name))
         shutil.copy2(os.environ["STASIS_CRIU"], self.path("criu"))
+        shutil.copy2(AGENTS, self.path("agents"))
         return self
 
     def __exit__(self, *_):
@@ -283,13 +284,16 @@ class User(unittest.TestCase):
         cls.addClassCleanup(cls.devices.terminate)
         LAB.until(lambda: os.path.exists(f"{cls.folder}/devices/socket"), "softgpud does not come up")
 
+    def env(self, hurry):
+        return {"HOME": self.folder, "PACE_UNTIL": hurry, "STASIS_STATE_DIR": f"{self.folder}/state",
+                "STASIS_RUN_DIR": f"{self.folder}/run", "STASIS_CRIU": TOOLS.path("criu"),
+                "SOFTGPU_SOCKET": f"{self.folder}/devices/socket", "SOFTGPU_AUTOSTART": "0"}
+
     def start(self, option, signal_name):
         """A job that trains, whose step was told this signal after some steps."""
         hurry = f"{self.folder}/hurry{signal_name}"
         command = " ".join([TOOLS.path("samples/ddp_train"), *program(STEPS)[1:]])
-        job = BatchJob(f"srun {option} -n1 {command}", become=AS_USER, folder=self.folder, HOME=self.folder, PACE_UNTIL=hurry,
-                       STASIS_STATE_DIR=f"{self.folder}/state", STASIS_RUN_DIR=f"{self.folder}/run", SOFTGPU_AUTOSTART="0",
-                       STASIS_CRIU=TOOLS.path("criu"), SOFTGPU_SOCKET=f"{self.folder}/devices/socket")
+        job = BatchJob(f"srun {option} -n1 {command}", become=AS_USER, folder=self.folder, **self.env(hurry))
         job.until_printed("step 3 ")
         LAB.run("scancel", "-s", signal_name, job.number)
         with open(hurry, "x", encoding="utf-8"):
@@ -300,6 +304,20 @@ class User(unittest.TestCase):
         self.assertEqual(job.ended(), ("COMPLETED", "0:0"))
         self.assertEqual(job.printed(), undisturbed(STEPS))
         self.assertIn("runs again from image", job.output())
+
+    def test_agent(self):
+        env = {**SITE.env(), **self.env("/"), "STASIS_USERNS": "1", "STASIS_BIN": TOOLS.path("bin")}
+        number = LAB.run(*AS_USER, "sbatch", "--parsable", "-N1", "-D", self.folder, TOOLS.path("agents"), env=env).stdout.strip()
+        self.addCleanup(LAB.run, "scancel", number)
+        LAB.until(lambda: os.path.exists(f"{self.folder}/run/stasisd.sock"), "the agent does not come up")
+
+        def stasis(*words):
+            return LAB.run(*AS_USER, TOOLS.path("bin/stasis"), *words, env={**env, "PACE_UNTIL": f"{self.folder}/hurry"}).stdout
+        stasis("run", "--detach", "--name", "t", "--", TOOLS.path("samples/ddp_train"), *program(STEPS)[1:])
+        stasis("checkpoint", "--stop", "t")
+        with open(f"{self.folder}/hurry", "x", encoding="utf-8"):
+            stasis("restore", "t")
+        self.assertEqual(stasis("logs", "t").splitlines(), undisturbed(STEPS))
 
     def test_is_told_why_there_is_no_image(self):
         job = self.start("--stasis", "USR1")
