@@ -63,9 +63,9 @@ Conclusion ConcludeHere(const Cluster& cluster, const Cluster::Entry& entry, con
     case v1::CONDITION_KILLED:
       return {EndOf(cluster, entry, node, job), std::nullopt, false};
     case v1::CONDITION_CHECKPOINTED: {
-      const bool planned = entry.where == Where::kPaused && cluster.FindNode(node)->draining;
-      const char* why = planned ? "its node is drained" : "it was checkpointed and ended by somebody else";
-      return {JobLost{name, node, why, /*program_failed=*/false, planned}, std::nullopt, false};
+      // Nothing of what it has done is lost.
+      const char* why = cluster.FindNode(node)->draining ? "its node is drained" : "it was made an image";
+      return {JobLost{name, node, why, /*program_failed=*/false, /*planned=*/true}, std::nullopt, false};
     }
     case v1::CONDITION_MIGRATED:
       return {Lost(cluster, entry, node, "somebody else has moved it to " + job.moved_to()), std::nullopt,

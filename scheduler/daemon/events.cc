@@ -84,7 +84,8 @@ struct Teller {
   v1::ClusterEvent operator()(const JobLost& fact) const {
     const std::string from = fact.image_node.empty() ? "starts again from the beginning"
                                                      : "comes back from the image on " + fact.image_node;
-    return Event("lost", fact.job, before.Find(fact.job)->node, fact.message + "; " + from);
+    return Event(fact.planned ? "paused" : "lost", fact.job, before.Find(fact.job)->node,
+                 fact.message + "; " + from);
   }
   // Where something runs, the order's end is told.
   std::optional<v1::ClusterEvent> operator()(const JobCancelled& fact) const {

@@ -71,7 +71,7 @@ v1::QueuedJob Views::Describe(const Cluster::Entry& entry) const {
   told.set_ended_ms(entry.ended);
   told.set_exit_code(entry.exit_code);
   told.set_pauses(static_cast<uint32_t>(job.pauses));
-  told.set_migrations(static_cast<uint32_t>(job.migrations));
+  told.set_migrations(static_cast<uint32_t>(entry.moves));
   told.set_restarts(static_cast<uint32_t>(entry.restarts));
   const bool live = job.phase != JobPhase::kDone;
   told.set_fairness(live ? state.ledger().JobFairness(job.account, now_) : job.fairness);

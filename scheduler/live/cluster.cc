@@ -294,6 +294,9 @@ void Cluster::Succeeded(Entry& entry, const Pending& pending) {
     entry.devices = 0;
     return;
   }
+  const bool elsewhere = entry.where == Where::kRunning || entry.node != nodes_[pending.node].name;
+  const bool was_there = entry.where == Where::kRunning || entry.where == Where::kPaused;
+  if (was_there && elsewhere) ++entry.moves;
   entry.where = Where::kRunning;
   entry.node = nodes_[pending.node].name;
   entry.devices = pending.devices;

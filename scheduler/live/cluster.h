@@ -91,6 +91,7 @@ class Cluster {
     bool failed = false;  // of kEnded
     int exit_code = 0;
     int restarts = 0, failures = 0;
+    int moves = 0;  // from its devices, or from where it was paused, to another node or other devices
     int program_failures = 0;         // of the restarts, those after its program has failed
     std::vector<std::string> copies;  // other nodes that have an image, the one with the newest last
     Time ended = 0;

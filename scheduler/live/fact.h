@@ -107,7 +107,7 @@ struct JobLost {
   std::string image_node;
   std::string message;
   bool program_failed = false;
-  bool planned = false;  // it was made an image on purpose
+  bool planned = false;  // it was made an image, and nothing of what it has done is gone
   bool operator==(const JobLost&) const = default;
 };
 
