@@ -263,7 +263,12 @@ Status Driver::CarryOut(const Order& order, const Alive& alive) {
   for (const Step& step : steps) {
     std::string key = std::to_string(order.number);
     if (!step.key.empty()) key += "-" + step.key;
+    // A node that is not reached any more is looked at when it is back.
+    if (step.may_fail && step.node != order.target && LinkOf(step.node) == nullptr) continue;
     const Status done = Perform(step, key, alive);
+    if (!done.ok() && step.may_fail)
+      Log(LogLevel::kDebug, "driver", "a step has failed",
+          {{"number", order.number}, {"step", step.key}, {"outcome", done.ToString()}});
     if (done.ok() || step.may_fail) continue;
     if (order.kind == OrderKind::kCancel && CancelIsDone(order, alive)) continue;
     return done;
@@ -467,7 +472,9 @@ void Driver::RecordNode(const std::string& node, const v1::NodeInfo& info,
 // Before anything new comes to a node that was away, what is not its any more has gone.
 Status Driver::EndStale(const std::string& node, const std::shared_ptr<AgentLink>& link,
                         const Pictures& jobs) {
-  for (const auto& [name, job] : jobs) {
+  for (const auto& picture : jobs) {
+    const std::string& name = picture.first;
+    const v1::Job& job = picture.second;
     bool stale = false;
     core_.Look([&](const Cluster& cluster) { stale = Conclude(cluster, name, node, job).forget; });
     if (!stale || Busy(name)) continue;

@@ -226,6 +226,22 @@ class Trouble(WithTwoNodes):
         self.assertIn("lost", self.kinds("back"))
         self.assertIn("comes back from the image", self.schedd.story())
 
+    def test_a_node_that_was_cut_off_gives_up_what_is_not_its_any_more(self):
+        self.start("a", "b")
+        job = self.run_job("cut", gpus=2)
+        here = self.schedd.job("cut").node
+        other = "b" if here == "a" else "a"
+        self.schedd.wait_for_line(lambda line: line["message"] == "image copied" and line["job"] == "cut")
+        self.nodes.cut(here)
+        self.addCleanup(self.nodes.join)
+        self.schedd.wait(lambda: self.schedd.job("cut").node == other and self.schedd.state_of("cut") == "RUNNING")
+        self.assertTrue(self.nodes[here].live("cut"))
+        self.nodes.join()
+        self.schedd.wait(lambda: self.schedd.node(here).reachable)
+        self.assertFalse(self.nodes[here].live("cut"))
+        self.check(job)
+        self.assertEqual(self.schedd.job("cut").restarts, 1)
+
     def test_a_node_that_comes_back_gives_up_what_is_not_its_any_more(self):
         self.start("a", "b")
         job = self.run_job("twice", gpus=2)
