@@ -341,7 +341,6 @@ Result<std::vector<Fact>> SchedulerCore::PlanMoves(const v1::DefragmentRequest& 
   if (!plan) return std::vector<Fact>();
   reply->set_possible(true);
   reply->set_node(cluster_.nodes()[plan->place.front().node].name);
-  reply->set_bytes(static_cast<uint64_t>(plan->bytes));
   reply->set_cost_ms(plan->cost);
   std::vector<Fact> facts;
   for (const Action& action : plan->actions) {
@@ -355,7 +354,6 @@ Result<std::vector<Fact>> SchedulerCore::PlanMoves(const v1::DefragmentRequest& 
     move->set_job(job.spec.name);
     move->set_from(cluster_.Find(job.spec.name)->node);
     move->set_to(cluster_.nodes()[action.to.front().node].name);
-    move->set_bytes(static_cast<uint64_t>(job.spec.active_bytes_per_gpu * job.gpus));
   }
   return facts;
 }

@@ -222,6 +222,8 @@ void Cluster::Apply(uint64_t, const JobSubmitted& fact) {
   spec.priority = request.priority;
   spec.weight = request.weight;
   spec.max_nodes = 1;
+  // What it will hold is not known: jobs that are moved for others weigh by their devices.
+  spec.active_bytes_per_gpu = 1;
   spec.min_gpus = request.min_gpus;
   spec.max_gpus = request.max_gpus;
   const Result<JobId> id = state_.Submit(spec);
@@ -310,7 +312,8 @@ void Cluster::Failed(Entry& entry, const Pending& pending, const std::string& me
     // It goes on, and would refuse again.
     return state_.Keep(entry.id, state_.now() + std::min(options_.lease, kKeep));
   }
-  const bool never_ran = entry.where == Where::kNowhere && pending.kind != ActionKind::kPause;
+  const bool never_ran =
+      entry.where == Where::kNowhere && pending.kind != ActionKind::kPause && entry.restarts == 0;
   if (never_ran || ++entry.failures >= options_.max_failures) return End(entry, false, 0, message);
   state_.Keep(entry.id,
               state_.now() + std::min(kFirstHold << std::min(entry.failures - 1, kDoublings), kKeep));
@@ -388,6 +391,10 @@ void Cluster::Apply(uint64_t, const JobLost& fact) {
   entry.node = fact.image_node;
   entry.devices = 0;
   entry.message = fact.message;
+  if (fact.image_node.empty()) {
+    entry.anew = true;
+    entry.copies.clear();
+  }
   entry.lost = !fact.planned;
   if (!fact.planned) ++entry.restarts;
   if (fact.program_failed) ++entry.program_failures;
