@@ -384,7 +384,7 @@ class Agents(unittest.TestCase):
 
 
 class Cluster(unittest.TestCase):
-    """A scheduler whose nodes are those of an allocation, as long as that lasts."""
+    """A scheduler whose node is that of an allocation, as long as that lasts."""
 
     def setUp(self):
         self.socket = os.path.join(SITE.folder.name, "schedd.sock")
@@ -405,30 +405,28 @@ class Cluster(unittest.TestCase):
         return json.loads(LAB.run(built("bin/stasis"), *words, "--json", env=self.env).stdout)
 
     def allocate(self):
-        """Nodes for the scheduler; the number of Slurm's job."""
-        number = LAB.run("sbatch", "--parsable", "-N2", "-w", ",".join(PAIR), f"--gres=gpu:{GPUS}", "-o", LAB.path("cluster"), AGENTS,
+        """A node for the scheduler: there is none to move a job to. The number of Slurm's job."""
+        number = LAB.run("sbatch", "--parsable", "-N1", "-w", "n1", f"--gres=gpu:{GPUS}", "-o", LAB.path("cluster"), AGENTS,
                          "--join", f"unix:{self.socket}", env=self.node_env).stdout.strip()
         self.addCleanup(LAB.run, "scancel", number, check=False)
-        LAB.until(lambda: [node["reachable"] and not node["draining"] for node in self.stasis("nodes")["nodes"]] == [True, True],
-                  "the nodes do not join")
+        LAB.until(lambda: [node["reachable"] and not node["draining"] for node in self.stasis("nodes")["nodes"]] == [True],
+                  "the node does not join")
         return number
 
     def end(self, number):
         LAB.run("scancel", number)
         LAB.until(lambda: not LAB.run("squeue", "-h", "-j", number).stdout, "the allocation does not end")
 
-    def on_nodes(self, *words):
-        """What a command says on each node."""
-        return [LAB.run(built("bin/stasis"), *words, check=False,
-                        env={key: value.replace("%N", name) for key, value in self.node_env.items()}).stdout
-                for name in PAIR]
+    def on_node(self, *words):
+        """What a command says there."""
+        env = {key: value.replace("%N", "n1") for key, value in self.node_env.items()}
+        return LAB.run(built("bin/stasis"), *words, check=False, env=env).stdout
 
     def output(self):
-        """The whole of it, where the job is now."""
-        return max(self.on_nodes("logs", "--embedded", "long"), key=len)
+        return self.on_node("logs", "--embedded", "long")
 
     def tasks(self):
-        return [task for answer in self.on_nodes("ps", "--embedded", "--all", "--json") for task in json.loads(answer)["tasks"]]
+        return json.loads(self.on_node("ps", "--embedded", "--all", "--json"))["tasks"]
 
     def queued(self):
         job, = self.stasis("queue", "--all")["jobs"]
