@@ -108,8 +108,9 @@ bool IsStale(const Cluster& cluster, const Cluster::Entry& entry, const std::str
   const std::vector<std::string>& argv = entry.request.argv;
   // Somebody else's job may have the name.
   const bool ours = std::equal(argv.begin(), argv.end(), job.argv().begin(), job.argv().end());
-  // What has ended there, or came there as a copy, does no harm.
-  return job.live() && has_run && ours && !Concerns(cluster, entry, node);
+  const bool copy = std::find(entry.copies.begin(), entry.copies.end(), node) != entry.copies.end();
+  // What has ended there, or came there as a copy, does no harm, unless it is of a run that was given up.
+  return (job.live() || (entry.anew && !copy)) && has_run && ours && !Concerns(cluster, entry, node);
 }
 
 }  // namespace

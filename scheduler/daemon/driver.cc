@@ -243,21 +243,8 @@ Status Driver::AwaitPeer(const std::string& node, const Alive& alive) {
   return Status();
 }
 
-// What is asked for again with the same key must be the same: also the address, which its agent tells.
-Status Driver::AwaitPeer(const Order& order, const Alive& alive) {
-  const std::string peer = PeerOf(order);
-  if (peer.empty()) return Status();
-  while (LinkOf(peer) == nullptr) {
-    if (!Wait(kLastRetry, alive)) return NotWanted();
-  }
-  if (!PeerAddress(peer).empty()) return Status();
-  return Errorf(StatusCode::kFailedPrecondition, "no other agent reaches node %s: it has no --peer-address",
-                peer.c_str());
-}
-
 Status Driver::CarryOut(const Order& order, const Alive& alive) {
   if (order.node != order.target && !order.target.empty()) RETURN_IF_ERROR(AwaitPeer(order.target, alive));
-  RETURN_IF_ERROR(AwaitPeer(order, alive));
   std::vector<Step> steps;
   core_.Look([&](const Cluster& cluster) { steps = StepsOf(cluster, order, Settings()); });
   for (const Step& step : steps) {

@@ -71,7 +71,6 @@ class Driver final : public Joining, public NodeKeeper::Host {
 
   void Carry(const Order& order);
   Status AwaitPeer(const std::string& node, const Alive& alive);
-  Status AwaitPeer(const Order& order, const Alive& alive);
   Status CarryOut(const Order& order, const Alive& alive);
   Status Perform(const Step& step, const std::string& key, const Alive& alive);
   Result<v1::Operation> Ask(AgentLink& link, const Step& step, const std::string& key);

@@ -43,6 +43,11 @@ std::vector<Step> RunSteps(const Cluster& cluster, const Order& order) {
   if (cluster.Find(order.job)->restarts > 0) {
     steps.push_back(EndStep(order));
     steps.push_back({order.target, For<v1::RemoveRequest>(order), "remove", true});
+    for (const Cluster::Node& node : cluster.nodes()) {
+      // What it was before would keep it out as another job of its name.
+      if (node.reachable && node.name != order.target)
+        steps.push_back({node.name, For<v1::RemoveRequest>(order), "remove-" + node.name, true});
+    }
   }
   steps.push_back({order.target, RunOf(cluster, order), "", false});
   return steps;
@@ -93,12 +98,6 @@ std::string TextOf(const nlohmann::json& object, const char* name) {
 }
 
 }  // namespace
-
-std::string PeerOf(const Order& order) {
-  const bool other = order.node != order.target;
-  return other && (order.kind == OrderKind::kMigrate || order.kind == OrderKind::kRestore) ? order.target
-                                                                                           : "";
-}
 
 bool PausesAsImage(const Cluster& cluster, const Order& order) {
   const Cluster::Node* node = cluster.FindNode(order.node);

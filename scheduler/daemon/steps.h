@@ -28,8 +28,6 @@ struct StepSettings {
 
 // In order; nothing for an order that is not there any more. The same for the same facts.
 std::vector<Step> StepsOf(const Cluster& cluster, const Order& order, const StepSettings& settings);
-// The node whose address for other agents the steps need; "": none.
-std::string PeerOf(const Order& order);
 // Whether a pause of that order makes an image of the job: its node is to be empty.
 bool PausesAsImage(const Cluster& cluster, const Order& order);
 // The schedule that the job has wherever it runs; without any rule where it wants none.

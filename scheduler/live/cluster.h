@@ -91,7 +91,8 @@ class Cluster {
     bool failed = false;  // of kEnded
     int exit_code = 0;
     int restarts = 0, failures = 0;
-    int moves = 0;  // from its devices, or from where it was paused, to another node or other devices
+    bool anew = false;  // has begun again from the beginning: what is left of it from before is of no use
+    int moves = 0;      // from its devices, or from where it was paused, to another node or other devices
     int program_failures = 0;         // of the restarts, those after its program has failed
     std::vector<std::string> copies;  // other nodes that have an image, the one with the newest last
     Time ended = 0;
