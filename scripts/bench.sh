@@ -4,7 +4,7 @@
 
 . "$STASIS_ROOT/scripts/lib/criu.sh"
 
-NAMES="softgpu overhead pause store image libs sched multirank migrate agent"
+NAMES="softgpu overhead pause store image libs sched multirank migrate agent live"
 case "${1:-}" in
   -h|--help|"")
     cat <<HELP
@@ -28,6 +28,7 @@ usage: scripts/bench.sh NAME   (one of: $NAMES all)
             (STASIS_BENCH_MBITS), beside a checkpoint on a shared disk and beside the program's own checkpoint
   agent     stasisd with 200 tasks, 1,000 Watch streams and 500 calls a second for a minute, beside an empty gRPC server: how
             long calls take, and memory
+  live      forty jobs on a live cluster of three nodes and in the simulator, told what the verbs cost: when the last one ends
 Alternates what it compares, reports medians and spreads, and writes build/bench/NAME.json.
 HELP
     [ $# -gt 0 ] && exit 0 || exit 2 ;;
@@ -55,6 +56,9 @@ targets_of() {
       sample_ddp_train ;;
     migrate) echo stasis_shim stasis stasis-init stasis-ghost stasisd softgpud softgpu-smi softgpu_cuda softgpu_cudart \
       sample_mlp_train ;;
+    live) echo stasis_shim stasis stasis-init stasis-ghost stasisd stasis-schedd stasis-sim softgpud softgpu-smi softgpu_cuda \
+      softgpu_cudart softgpu_nccl softgpu_cudnn sample_mlp_train sample_gpt_train sample_cnn_train sample_stencil sample_vector \
+      sample_ddp_train ;;
     agent) echo stasis_shim stasis stasis-init stasis-ghost stasisd softgpud softgpu-smi softgpu_cuda softgpu_cudart \
       program_idle agent_load ;;
   esac
@@ -65,7 +69,7 @@ for name in "$@"; do
   [ "$name" != store ] || install_packages zstd borgbackup
   "$STASIS_ROOT/scripts/build.sh" release $(targets_of "$name") >&2
   python=python3  # agents are spoken to by the one that has gRPC
-  [ "$name" != migrate ] || python=/usr/bin/python3
-  STASIS_CRIU=$(criu_find) STASIS_BUILD_DIR=$STASIS_ROOT/build/release PYTHONPATH=$STASIS_ROOT/tests/harness \
+  case "$name" in migrate | live) python=/usr/bin/python3 ;; esac
+  STASIS_CRIU=$(criu_find) STASIS_BUILD_DIR=$STASIS_ROOT/build/release PYTHONPATH=$STASIS_ROOT/tests/harness:$STASIS_ROOT/tests/scheduler \
     "$python" -B "$STASIS_ROOT/scripts/bench/bench_$name.py" "$STASIS_ROOT/build/bench/$name.json"
 done

@@ -196,7 +196,7 @@ Result<v1::OfferReply> Incoming::Offer(const v1::OfferRequest& request) {
   for (const std::string& note : fit.notes) reply.add_notes(note);
   for (v1::Refusal& refusal : fit.refused) *reply.add_refused() = std::move(refusal);
   if (reply.refused_size() > 0) return reply;
-  Status accepted = copy ? AcceptCopy(job, std::move(ranks), std::move(fit.gpus), request.from_agent())
+  Status accepted = copy ? AcceptCopy(job, std::move(ranks), std::move(fit.gpus))
                          : Accept(RowOf(job), std::move(ranks), std::move(fit.gpus), request.from_agent());
   if (accepted.code() == StatusCode::kAlreadyExists)
     return Refused(job.name, "name", job.name, std::string(accepted.message()));
@@ -229,8 +229,9 @@ std::vector<Incoming::Copy> Incoming::TakeCopiesLocked(const std::string& job) {
 // one is silent about does not keep out who comes now.
 void Incoming::VoidEarlierLocked(const std::string& job, const std::string& from) {
   for (const auto& [token, there] : arrivals_) {
-    if (there->job() != job || from.empty()) continue;
-    if (there->from() == from || there->Silent(kQuiet)) (void)there->Ask(Duration::zero());
+    if (there->job() != job) continue;
+    const bool same = !from.empty() && there->from() == from;
+    if (same || there->Silent(kQuiet)) (void)there->Ask(Duration::zero());
   }
 }
 
@@ -250,8 +251,7 @@ Status Incoming::Accept(HandOverRow row, std::vector<Arriving> ranks, std::vecto
   return Status();
 }
 
-Status Incoming::AcceptCopy(ArrivedJob job, std::vector<Arriving> ranks, std::vector<std::vector<int>> gpus,
-                            const std::string& from) {
+Status Incoming::AcceptCopy(ArrivedJob job, std::vector<Arriving> ranks, std::vector<std::vector<int>> gpus) {
   const std::string token = job.token, name = job.name;
   ASSIGN_OR_RETURN(Copy copy, ArrivingCopy::Make(*shelf_, parts_.site, *parts_.clock, std::move(job),
                                                  std::move(ranks), std::move(gpus)));
@@ -259,7 +259,8 @@ Status Incoming::AcceptCopy(ArrivedJob job, std::vector<Arriving> ranks, std::ve
   {
     std::lock_guard lock(mutex_);
     DropSilentLocked();
-    VoidEarlierLocked(name, from);
+    // An agent may move the job and copy an image of it at once; the job comes first.
+    VoidEarlierLocked(name, /*from=*/"");
     RETURN_IF_ERROR(CheckWayLocked(name));
     given_up = TakeCopiesLocked(name);
     copies_[token] = std::move(copy);

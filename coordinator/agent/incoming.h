@@ -53,8 +53,7 @@ class Incoming {
   Status Accept(HandOverRow row, std::vector<Arriving> ranks, std::vector<std::vector<int>> gpus,
                 const std::string& from = "");
   // The same of an image of it, by `job.token`. Takes the place of another one that is on its way.
-  Status AcceptCopy(ArrivedJob job, std::vector<Arriving> ranks, std::vector<std::vector<int>> gpus,
-                    const std::string& from = "");
+  Status AcceptCopy(ArrivedJob job, std::vector<Arriving> ranks, std::vector<std::vector<int>> gpus);
   // Returns when all is found out that the agent before this one has left.
   void AwaitProbes();
 

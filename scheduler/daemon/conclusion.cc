@@ -101,16 +101,17 @@ bool Concerns(const Cluster& cluster, const Cluster::Entry& entry, const std::st
   return false;
 }
 
-// It was ours once, and is not to be here.
-bool IsStale(const Cluster& cluster, const Cluster::Entry& entry, const std::string& node,
-             const v1::Job& job) {
+// Somebody else's job may have the name.
+bool IsOurs(const Cluster::Entry& entry, const v1::Job& job) {
   const bool has_run = entry.restarts > 0 || !entry.node.empty();
   const std::vector<std::string>& argv = entry.request.argv;
-  // Somebody else's job may have the name.
-  const bool ours = std::equal(argv.begin(), argv.end(), job.argv().begin(), job.argv().end());
-  const bool copy = std::find(entry.copies.begin(), entry.copies.end(), node) != entry.copies.end();
-  // What has ended there, or came there as a copy, does no harm, unless it is of a run that was given up.
-  return (job.live() || (entry.anew && !copy)) && has_run && ours && !Concerns(cluster, entry, node);
+  return has_run && std::equal(argv.begin(), argv.end(), job.argv().begin(), job.argv().end());
+}
+
+// It was ours once, and is not to be here. What has ended there, or came there as a copy, does no harm.
+bool IsStale(const Cluster& cluster, const Cluster::Entry& entry, const std::string& node,
+             const v1::Job& job) {
+  return job.live() && IsOurs(entry, job) && !Concerns(cluster, entry, node);
 }
 
 }  // namespace
@@ -124,6 +125,14 @@ std::string ImageNodeOf(const Cluster& cluster, const Cluster::Entry& entry, con
 
 bool IsAt(const Cluster::Entry& entry, const std::string& node) {
   return (entry.where == Where::kRunning || entry.where == Where::kPaused) && entry.node == node;
+}
+
+bool IsLeftover(const Cluster& cluster, const std::string& name, const std::string& node,
+                const v1::Job& job) {
+  const Cluster::Entry* entry = cluster.Find(name);
+  if (entry == nullptr || !entry->anew || IsAt(*entry, node) || !IsOurs(*entry, job)) return false;
+  const bool copy = std::find(entry->copies.begin(), entry->copies.end(), node) != entry->copies.end();
+  return !copy && !Concerns(cluster, *entry, node);
 }
 
 Conclusion Conclude(const Cluster& cluster, const std::string& name, const std::string& node,

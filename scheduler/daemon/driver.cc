@@ -462,13 +462,20 @@ Status Driver::EndStale(const std::string& node, const std::shared_ptr<AgentLink
   for (const auto& picture : jobs) {
     const std::string& name = picture.first;
     const v1::Job& job = picture.second;
-    bool stale = false;
-    core_.Look([&](const Cluster& cluster) { stale = Conclude(cluster, name, node, job).forget; });
-    if (!stale || Busy(name)) continue;
+    bool stale = false, leftover = false;
+    core_.Look([&](const Cluster& cluster) {
+      stale = Conclude(cluster, name, node, job).forget;
+      leftover = IsLeftover(cluster, name, node, job);
+    });
+    if ((!stale && !leftover) || Busy(name)) continue;
     Log(LogLevel::kInfo, "node", "ends a copy that was given up", {{"node", node}, {"job", name}});
+    const std::string key = StaleKey(name, job.revision());
     v1::CancelRequest cancel;
     cancel.set_job(name);
-    RETURN_IF_ERROR(Ask(*link, {node, cancel, "", false}, StaleKey(name, job.revision())).status());
+    if (stale) RETURN_IF_ERROR(Ask(*link, {node, cancel, "", false}, key).status());
+    v1::RemoveRequest remove;
+    remove.set_job(name);
+    if (leftover) RETURN_IF_ERROR(Ask(*link, {node, remove, "", false}, key + "-remove").status());
   }
   return Status();
 }
