@@ -12,7 +12,7 @@ import unittest
 import grpc
 
 from agents import AgentNodes, op, pb
-from moving_job import CONDITION, MovingJob, Node, Sample
+from moving_job import CONDITION, MovingJob, Sample
 
 FULL = os.environ.get("STASIS_TEST_FULL") == "1"
 SEED = int(os.environ.get("STASIS_TEST_SEED", "1"))
@@ -22,8 +22,10 @@ KEEP = 2
 # From when an interval has ended to when the checkpoint is begun, and from a line to its place in the log: a machine with more
 # to do than it can.
 SLACK = 1.0
-PACE_MS = 10
-CALIBRATION_STEPS = 200
+PACE_MS = 40
+# That rest for longer than all failures take; until then, see MovingJob.finish().
+STEPS = int((3 if FULL else 6) * FAILURES * INTERVAL * 1000 / (PACE_MS / 2))
+PACED = ["--steps", str(STEPS), "--log-every", "10", "--pace-ms", str(PACE_MS)]
 
 RUNNING, EXITED, BROKEN, KILLED = map(CONDITION, ("CONDITION_RUNNING", "CONDITION_EXITED", "CONDITION_BROKEN", "CONDITION_KILLED"))
 
@@ -57,17 +59,6 @@ class Course(threading.Thread):
     def written_after(self, offset):
         """When the first byte beyond `offset` was there; None: it was not."""
         return next((when for end, when in self.parts if end > offset), None)
-
-
-def mlp_sample(seconds):
-    """That takes about so long."""
-    options = ["--batch", "8", "--width", "32", "--log-every", "10"]
-    short = Sample("mlp_train", "--steps", str(CALIBRATION_STEPS), *options)
-    with Node("--gpus", "1", "--memory", "512MiB") as node:
-        start = time.monotonic()
-        node.run(*short.command(), timeout=600)
-        each = (time.monotonic() - start) / CALIBRATION_STEPS
-    return Sample("mlp_train", "--steps", str(max(CALIBRATION_STEPS, int(seconds / each))), *options)
 
 
 class Drill(unittest.TestCase):
@@ -166,6 +157,7 @@ class Drill(unittest.TestCase):
             # It must have got somewhere, or it were given up.
             self.agent.wait_for_job(job.name, lambda now, last=image: now.last_image > last or now.condition == EXITED)
             course, image = self.fail_once(job, course)
+        job.hurry()
         self.agent.wait_for_job(job.name, lambda now: now.condition == EXITED)
         course.stop()
         expected.join()
@@ -176,11 +168,10 @@ class Drill(unittest.TestCase):
         self.check_images(job)
 
     def test_a_task_that_is_killed_again_and_again_finishes(self):
-        self.drill(mlp_sample(2.5 * FAILURES * INTERVAL))
+        self.drill(Sample("mlp_train", *PACED, "--batch", "8", "--width", "32"))
 
     def test_so_does_a_job_whose_ranks_are(self):
-        steps = int(2.5 * FAILURES * INTERVAL * 1000 / PACE_MS)
-        self.drill(Sample("ddp_train", "--steps", str(steps), "--log-every", "10", "--pace-ms", str(PACE_MS), ranks=2))
+        self.drill(Sample("ddp_train", *PACED, ranks=2))
 
 
 if __name__ == "__main__":

@@ -79,10 +79,14 @@ class MovingJob:
     def output(self, at=None):
         return "".join(self.nodes[at or self.at].output(task) for task in self.tasks)
 
-    def finish(self):
-        """(exit status, what it has printed) when it has ended by itself; from now on it does not rest any more."""
+    def hurry(self):
+        """From now on it does not rest any more."""
         with open(self.hurry_file, "w", encoding="utf-8"):
             pass
+
+    def finish(self):
+        """Hurries; (exit status, what it has printed) when it has ended by itself."""
+        self.hurry()
         node = self.nodes[self.at]
         status = next(filter(None, [node.wait_for_end(task) for task in self.tasks]), 0)
         return status, self.sample.lines(self.output())
