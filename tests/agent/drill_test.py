@@ -87,8 +87,9 @@ class Drill(unittest.TestCase):
 
     def begin(self, sample):
         rules = pb.Schedule(interval_ms=int(INTERVAL * 1000), keep_last=KEEP, max_restarts=2, restart_backoff_ms=100)
-        env = {"PATH": os.environ["PATH"], "SOFTGPU_SOCKET": self.node.socket, "SOFTGPU_AUTOSTART": "0"}
         job = MovingJob(self.nodes, sample, "drill", "a")
+        env = {"PATH": os.environ["PATH"], "SOFTGPU_SOCKET": self.node.socket, "SOFTGPU_AUTOSTART": "0",
+               "PACE_UNTIL": job.hurry_file}
         self.agent.call("run", name=job.name, argv=sample.command(), folder="/", device="soft", ranks=sample.ranks, schedule=rules,
                         environment=[f"{key}={value}" for key, value in env.items()])
         self.assertEqual(self.schedule(job.name).state, "watching")
