@@ -56,6 +56,13 @@ Result<uint64_t> WhenMade(const std::vector<ImageManifest>& manifests) {
   return made;
 }
 
+// What a program that ran here to its end has said is not given up for an image of it on its way.
+Status CheckNotDone(const TaskPaths& paths) {
+  Result<TaskFacts> facts = ReadTaskFacts(paths);
+  if (!facts.ok() || DeriveCondition(*facts).condition != TaskCondition::kExited) return Status();
+  return Status(StatusCode::kFailedPrecondition, paths.name + " has run there to its end");
+}
+
 Status CheckIdle(const Folders& folders, const Registry& registry, const ArrivedJob& job) {
   JobPicture picture = registry.Find(job.name);
   if (picture != nullptr && !picture->operation().empty()) {
@@ -66,6 +73,7 @@ Status CheckIdle(const Folders& folders, const Registry& registry, const Arrived
     Result<TaskFacts> facts = ReadTaskFacts(TaskPaths(folders, task));
     if (facts.ok() && facts->ghost_listens)
       return Status(StatusCode::kFailedPrecondition, "a ghost works on " + task + " there");
+    RETURN_IF_ERROR(CheckNotDone(TaskPaths(folders, task)));
   }
   return Status();
 }
@@ -88,6 +96,7 @@ bool IsPlainImport(const TaskPaths& paths) {
 Status WriteTask(const Site& site, const Store& store, const std::string& task, const std::string& image) {
   TaskPaths paths(site.folders, task);
   if (IsPlainImport(paths)) return WriteImportedStatus(paths, image);
+  RETURN_IF_ERROR(CheckNotDone(paths));
   ASSIGN_OR_RETURN(Manifest manifest, MetaOf(store, task, image));
   ASSIGN_OR_RETURN(TaskConfig config, ParseTaskConfig(manifest.task));
   RETURN_IF_ERROR(RemoveTree(paths.folder));

@@ -290,6 +290,19 @@ TEST_F(CopyTest, AJobThatLivesHereIsLeftAlone) {
   EXPECT_EQ(ConditionOf("train"), TaskCondition::kRunning);
 }
 
+TEST_F(CopyTest, WhatRanHereToItsEndStays) {
+  MakeImages("train", 0, 1000, "000001");
+  MakeImages("train", 0, 1001, "000002");
+  Copied("train", 0, "000001");
+  TaskPaths paths(site_.folders, "train");
+  ASSERT_OK(WriteJson(paths.File("process.json"),
+                      {{"init_pid", 1}, {"init_start_time", 1}, {"boot_id", "before"}}));
+  ASSERT_OK(WriteJson(paths.File("status.json"), {{"state", "ended"}, {"ended_by", ""}}));
+  ASSERT_OK(WriteJson(paths.File("exit.json"), {{"version", 1}, {"exit_code", 0}}));
+  EXPECT_THAT(Copy("train", 0, "000002").status().ToString(), HasSubstr("to its end"));
+  EXPECT_EQ(ConditionOf("train"), TaskCondition::kExited);
+}
+
 TEST_F(CopyTest, AnOperationOnTheJobComesFirst) {
   MakeImages("train", 0, 1000, "000001");
   v1::Job job;

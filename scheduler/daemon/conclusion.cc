@@ -130,7 +130,7 @@ bool IsAt(const Cluster::Entry& entry, const std::string& node) {
 bool IsLeftover(const Cluster& cluster, const std::string& name, const std::string& node,
                 const v1::Job& job) {
   const Cluster::Entry* entry = cluster.Find(name);
-  if (entry == nullptr || !entry->anew || entry->where == Where::kEnded || IsAt(*entry, node)) return false;
+  if (entry == nullptr || !entry->anew || entry->where == Where::kEnded || entry->node == node) return false;
   if (!IsOurs(*entry, job)) return false;
   const bool copy = std::find(entry->copies.begin(), entry->copies.end(), node) != entry->copies.end();
   return !copy && !Concerns(cluster, *entry, node);

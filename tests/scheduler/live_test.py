@@ -133,7 +133,10 @@ class Cluster(unittest.TestCase):
             self.assertEqual(sched.QueueState.Name(told.state), "QUEUE_STATE_DONE",
                              f"{told}\n{self.schedd.story()}\n{self.schedd.words()}")
             tasks = [f"{job.name}.{rank}" for rank in range(job.sample.ranks)] or [job.name]
-            output = "".join(self.nodes[told.node].output(task) for task in tasks)
+            try:
+                output = "".join(self.nodes[told.node].output(task) for task in tasks)
+            except FileNotFoundError as error:
+                raise AssertionError(f"{told}\n{self.schedd.story()}\n{self.schedd.words()}") from error
             self.assertEqual(job.sample.lines(output), job.sample.expected(), f"{job.name}\n{self.schedd.story()}")
 
     def report(self):
