@@ -31,11 +31,14 @@ class Ranks:
         """Its rounds: now whoever is to disturb them is there."""
         self.process.stdin.close()
 
+    def read_line(self):
+        self.lines.append(self.process.stdout.readline())
+        assert self.lines[-1], f"the program has ended: {self.lines}"
+
     def read_until(self, start):
         self.begin()
         while not self.lines or not self.lines[-1].startswith(start):
-            self.lines.append(self.process.stdout.readline())
-            assert self.lines[-1], f"the program has ended: {self.lines}"
+            self.read_line()
 
     def end(self):
         """The lines of the ranks."""
@@ -117,6 +120,7 @@ class NcclTest(unittest.TestCase):
             program = Ranks(self, how, ranks, rounds, **self.managed(folder))
             pauses = 0
             with wait_for_task(folder, program.process.pid) as task:
+                program.read_line()  # it knows its devices now
                 program.begin()
                 try:
                     while True:
