@@ -29,11 +29,18 @@ usage: scripts/bench.sh NAME   (one of: $NAMES all)
   agent     stasisd with 200 tasks, 1,000 Watch streams and 500 calls a second for a minute, beside an empty gRPC server: how
             long calls take, and memory
   live      forty jobs on a live cluster of three nodes and in the simulator, told what the verbs cost: when the last one ends
+  all       all of them, and docs/performance.md from what they found (an hour or two; STASIS_BENCH_RUNS=1 makes it shorter)
 Alternates what it compares, reports medians and spreads, and writes build/bench/NAME.json.
 HELP
     [ $# -gt 0 ] && exit 0 || exit 2 ;;
-  all) set -- $NAMES ;;
 esac
+all=0
+if [ "$1" = all ]; then
+  [ $# -eq 1 ] || usage_error "all takes no other name beside it"
+  all=1
+  set -- $NAMES
+  rm -f "$STASIS_ROOT"/build/bench/*.json  # the report is of one run
+fi
 for name in "$@"; do
   case " $NAMES " in *" $name "*) ;; *) usage_error "unknown benchmark '$name', one of: $NAMES all" ;; esac
 done
@@ -73,3 +80,9 @@ for name in "$@"; do
   STASIS_CRIU=$(criu_find) STASIS_BUILD_DIR=$STASIS_ROOT/build/release PYTHONPATH=$STASIS_ROOT/tests/harness:$STASIS_ROOT/tests/scheduler \
     "$python" -B "$STASIS_ROOT/scripts/bench/bench_$name.py" "$STASIS_ROOT/build/bench/$name.json"
 done
+if [ $all -eq 1 ]; then
+  commit=$(git -C "$STASIS_ROOT" rev-parse --short HEAD)
+  python3 "$STASIS_ROOT/scripts/bench/performance.py" "$STASIS_ROOT/build/bench" "$commit" >"$STASIS_ROOT/build/bench/performance.md"
+  cp "$STASIS_ROOT/build/bench/performance.md" "$STASIS_ROOT/docs/performance.md"
+  echo "written to docs/performance.md"
+fi
