@@ -3,6 +3,7 @@ the target's disk is full. Exactly one copy of the job runs afterwards, and it e
 
 STASIS_TEST_SEED chooses other moments; the full run has many more of them."""
 
+import collections
 import concurrent.futures
 import contextlib
 import os
@@ -23,7 +24,9 @@ DEVICES = ["--gpus", str(RANKS), "--memory", "512MiB"]
 RATE, DELAY, DISK = 400_000_000, 0.001, "512m"
 SETTLE_SECONDS = 120
 
-STEPS = ["--steps", str(40000 if FULL else 1000), "--pace-ms", "60" if FULL else "100"]  # more than are needed, see MovingJob.finish()
+ROUNDS_OF_A_JOB = 120
+# Rests for longer than its rounds take, and hurries to its end in much less than a test waits for one (11 ms a step).
+STEPS = ["--steps", "6000", "--pace-ms", "400"] if FULL else ["--steps", "1000", "--pace-ms", "100"]
 ALONE = Sample("mlp_train", *STEPS, "--batch", "8", "--width", "32", "--log-every", "20")
 RANKED = Sample("ddp_train", *STEPS, "--log-every", "20", ranks=RANKS)
 
@@ -151,32 +154,40 @@ class Faults(unittest.TestCase):
         if elsewhere is not None:
             self.assertNotEqual(elsewhere.condition, CONDITION("CONDITION_RUNNING"), details + str(elsewhere))
 
-    def test_exactly_one_copy(self):
-        self.random = random.Random(SEED)
-        job = MovingJob(self.nodes, self.sample, "job", "left").start()
+    def start(self, name):
+        """A job, and what a migration of it takes."""
+        job = MovingJob(self.nodes, self.sample, name, "left").start()
         # As under a schedule: a task that does not survive a CRIU that is killed at work comes back from an image.
         self.nodes["left"].agent.call("checkpoint", job=job.name)
         job.migrate("right")
         # From now on either node has what never changes.
         begin = time.monotonic()
         job.migrate("left")
-        usual = time.monotonic() - begin
-        rounds = [fault for fault in self.FAULTS for _ in range(ROUNDS)]
-        self.random.shuffle(rounds)
-        ends = {}
-        for number, fault in enumerate(rounds):
+        return job, time.monotonic() - begin
+
+    def disturb(self, first, faults, ends):
+        """One job, to its end."""
+        job, usual = self.start(f"job{first}")
+        for number, fault in enumerate(faults, first):
             delay = self.random.uniform(0, 1.1 * usual)
             what = f"round {number} of seed {SEED}: {fault} after {delay:.3f} s of {usual:.3f} s, from {job.at}"
             print(what, flush=True)
             ended = self.migrate_with(job, fault, delay)
             self.check_one_copy(job, ended, what)
-            key = (fault, op.OperationState.Name(ended.state).rsplit("_", 1)[1].lower())
-            ends[key] = ends.get(key, 0) + 1
-        print(", ".join(f"{fault} {state}: {count}" for (fault, state), count in sorted(ends.items())))
+            ends[fault, op.OperationState.Name(ended.state).rsplit("_", 1)[1].lower()] += 1
+        print(", ".join(f"{fault} {state}: {count}" for (fault, state), count in sorted(ends.items())), flush=True)
         self.assertEqual(job.finish(), (0, self.sample.expected()))
         self.settle()
         for node in self.nodes.nodes.values():
             self.assertFalse(any(node.memory_in_the_end()), node.name)
+
+    def test_exactly_one_copy(self):
+        self.random = random.Random(SEED)
+        rounds = [fault for fault in self.FAULTS for _ in range(ROUNDS)]
+        self.random.shuffle(rounds)
+        ends = collections.Counter()
+        for first in range(0, len(rounds), ROUNDS_OF_A_JOB):
+            self.disturb(first, rounds[first:first + ROUNDS_OF_A_JOB], ends)
 
     def test_what_dies_at_its_last_image_is_brought_back(self):
         job = MovingJob(self.nodes, self.sample, "brought-back", "left").start()
