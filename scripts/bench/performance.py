@@ -166,7 +166,8 @@ def fairness(results):
 def summary(results):
     lines = ["| | published | ours beside the baseline of the same run |", "|---|---|---|"]
     for what, published, bench, patterns in SUMMARY:
-        lines.append(f"| {what} | {published} | {'; '.join(f"{row['name'].split(':')[0]}: {factor(row)}" for row in matching(results, bench, patterns))} |")
+        ratios = [f"{row['name'].split(':')[0]}: {factor(row)}" for row in matching(results, bench, patterns)]
+        lines.append(f"| {what} | {published} | {'; '.join(ratios)} |")
     return [*lines, f"| least tenant's F_t, {FAIRNESS[1]} devices | up to 9.42x fairer tenants (Astraea) | {fairness(results)} |", ""]
 
 
