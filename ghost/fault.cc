@@ -4,11 +4,12 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 
 namespace stasis {
 namespace {
 
-enum Action : int { kNone, kFail, kKill };
+enum Action : int { kNone, kFail, kKill, kStop };
 
 // Written once before any other thread runs; the action is taken by whoever comes first.
 FaultPoint g_point = FaultPoint::kQuiesceBefore;
@@ -43,10 +44,11 @@ Status SetFault(const std::string& text) {
   if (text.empty()) return Status();
   size_t colon = text.find(':');
   std::string action = colon == std::string::npos ? "fail" : text.substr(colon + 1);
-  if (!FindFault(text.substr(0, colon), &g_point) || (action != "fail" && action != "kill")) {
+  bool known = action == "fail" || action == "kill" || action == "stop";
+  if (!FindFault(text.substr(0, colon), &g_point) || !known) {
     return Status(StatusCode::kInvalidArgument, "STASIS_GHOST_FAULT=" + text + ": no such fault point");
   }
-  g_action = action == "kill" ? kKill : kFail;
+  g_action = action == "kill" ? kKill : action == "stop" ? kStop : kFail;
   return Status();
 }
 
@@ -55,6 +57,7 @@ Status Fault(FaultPoint point) {
   int action = g_action.exchange(kNone);
   if (action == kNone) return Status();
   if (action == kKill) kill(getpid(), SIGKILL);
+  if (action == kStop) return kill(getpid(), SIGSTOP) == 0 ? Status() : ErrnoStatus(errno, "stop");
   return Errorf(StatusCode::kInternal, "fault point %s", FaultName(point));
 }
 

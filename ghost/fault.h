@@ -1,5 +1,5 @@
-// Points at which tests make the ghost fail or die. STASIS_GHOST_FAULT=point[:kill|fail] is read once at
-// start; nothing happens without it.
+// Points at which tests make the ghost fail, die or stop. STASIS_GHOST_FAULT=point[:kill|fail|stop] is read
+// once at start; nothing happens without it.
 #ifndef GHOST_FAULT_H_
 #define GHOST_FAULT_H_
 

@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""Faults of the driver's own checkpoint, and of tools around it."""
+
+import contextlib
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+from cases import FULL, STRATEGIES, SiteCase
+from softgpu import built, die_with_parent
+
+PIECES = 60 if FULL else 15
+RESIDENCIES = ("host", "disk", "device") if FULL else ("host", "device")
+
+
+class OutOfMemory(SiteCase):
+    """On the way back there is not enough device memory, at any moment; later there is."""
+
+    def assert_every_allocation(self, attempt, held):
+        """attempt() fails for want of memory at each allocation that it makes, and holds `held` afterwards; then it succeeds."""
+        for allocations in itertools.count():
+            self.oom_after(allocations)
+            status, answer = attempt()
+            if status == 0:
+                break
+            self.assertEqual(answer["code"], "RESOURCE_EXHAUSTED", answer)
+            self.assertEqual(self.used(), held, f"after {allocations} allocations")
+        self.oom_after(None)
+        print(f"{allocations} allocations", file=sys.stderr, flush=True)
+        return allocations
+
+    def expected_of_pieces(self):
+        go = self.new_file()
+        self.touch(go)
+        return self.undisturbed("pieces", PIECES, go)
+
+    def test_a_resume_fails_at_every_allocation(self):
+        expected = self.expected_of_pieces()
+        for strategy in STRATEGIES:
+            go = self.new_file()
+            job = self.start("pieces", PIECES, go, strategy=strategy)
+            for residency in RESIDENCIES:
+                with self.subTest(strategy, residency=residency):
+                    job.verb("pause", "--residency", residency)
+                    held = self.used()
+                    self.assertEqual(held[0] == 0, residency != "device")
+
+                    def resume():
+                        status, answer, _ = self.site.call("resume", job.name)
+                        self.assertTrue(status == 0 or answer["left"] == "paused", answer)
+                        return status, answer
+
+                    failures = self.assert_every_allocation(resume, held)
+                    if residency != "device":
+                        self.assertGreater(failures, 3)
+            self.touch(go)
+            self.finish(job, expected)
+
+    def test_a_restore_fails_at_every_allocation(self):
+        expected = self.expected_of_pieces()
+        for strategy in STRATEGIES:
+            with self.subTest(strategy):
+                go = self.new_file()
+                job = self.start("pieces", PIECES, go, strategy=strategy)
+                job.verb("checkpoint", "--stop")
+                job.wait()
+
+                def restore():
+                    status, answer, _ = self.site.call("restore", job.name, "--detach")
+                    self.assertEqual(job.alive(), status == 0)
+                    return status, answer
+
+                self.assertGreater(self.assert_every_allocation(restore, [0, 0]), 3)
+                self.touch(go)
+                self.finish(job, expected)
+
+    def test_somebody_else_has_the_memory(self):
+        go, expected = self.new_file(), self.expected_of_pieces()
+        job = self.start("pieces", PIECES, go)
+        before = self.used()[0]
+        for residency in ("host", "disk"):
+            job.verb("pause", "--residency", residency)
+            filler = self.start("hold", (512 << 20) - before + (4 << 20), 0)
+            filled = self.used()
+            for _ in range(2):
+                _, answer = job.refused("resume")
+                self.assertEqual((answer["code"], answer["left"]), ("RESOURCE_EXHAUSTED", "paused"), answer)
+                self.assertRegex(answer["message"], r"needs .* free")
+                self.assertIn("--gpus", answer["remedy"])
+                self.assertEqual(self.used(), filled)
+            filler.verb("cancel")
+            filler.wait()
+            job.verb("resume")
+            self.assertEqual(self.used()[0], before)
+        self.touch(go)
+        self.finish(job, expected)
+
+
+class Killed(SiteCase):
+    """A program that is killed, wherever it is on its way, leaves the devices empty and its neighbour undisturbed."""
+
+    def assert_empty_but(self, neighbour, held):
+        lines = neighbour.output().count("\n")
+        while neighbour.output().count("\n") < lines + 2:
+            self.assertTrue(neighbour.alive())
+            time.sleep(0.01)
+        give_up = time.monotonic() + 30
+        while self.used() != held and time.monotonic() < give_up:
+            time.sleep(0.01)
+        self.assertEqual(self.used(), held)
+
+    def kill(self, job):
+        os.kill(job.process()["pid"], signal.SIGKILL)
+        self.assertEqual(job.wait(), -signal.SIGKILL)
+        job.wait_for_ghost_to_leave()
+
+    def test_after_it_was_brought_back(self):
+        neighbour = self.start("trainer", 1 << 20, ready="turn")
+        held = self.used()
+        for strategy in STRATEGIES:
+            with self.subTest(strategy):
+                job = self.start("trainer", 4 << 20, strategy=strategy, ready="turn")
+                job.verb("pause", "--residency", "host")
+                job.verb("resume")
+                self.kill(job)
+                self.assert_empty_but(neighbour, held)
+                job = self.start("trainer", 4 << 20, strategy=strategy, ready="turn")
+                job.verb("checkpoint")
+                self.kill(job)
+                job.verb("restore", "--detach")
+                self.kill(job)
+                self.assert_empty_but(neighbour, held)
+
+    def test_while_its_memory_is_copied(self):
+        neighbour = self.start("trainer", 1 << 20, ready="turn")
+        held = self.used()
+        for strategy in STRATEGIES:
+            for verb, point in (("pause", "store-inside"), ("resume", "load-inside"), ("checkpoint", "snapshot-inside")):
+                with self.subTest(strategy, verb=verb):
+                    job = self.start("trainer", 4 << 20, strategy=strategy, ready="turn")
+                    self.kill_at(job, verb, point)
+                    self.assert_empty_but(neighbour, held)
+
+    def kill_at(self, job, verb, point):
+        """The program is killed while the ghost stands at `point` of the verb."""
+        fault = {"STASIS_GHOST_FAULT": f"{point}:stop"}
+        if verb == "resume":
+            job.verb("pause", "--residency", "host", **fault)
+        options = ["--residency", "host"] if verb == "pause" else []
+        asked = subprocess.Popen([built("bin/stasis"), verb, "--json", job.name, *options], env=self.site.env(**fault),
+                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, preexec_fn=die_with_parent)
+        ghost = self.await_stopped_ghost(job, asked)
+        os.kill(job.process()["pid"], signal.SIGKILL)
+        os.kill(ghost, signal.SIGCONT)
+        answer = json.loads(asked.communicate(timeout=120)[0])
+        self.assertEqual(job.wait(), -signal.SIGKILL)
+        self.assertTrue(asked.returncode != 0 or verb == "checkpoint", answer)
+        job.wait_for_ghost_to_leave()
+
+    def ghosts(self, job):
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+                words = file.read().decode(errors="replace").split("\0")
+                if words[0].endswith("/stasis-ghost") and {job.name, self.site.state} <= set(words):
+                    yield int(pid)
+
+    def await_stopped_ghost(self, job, asked):
+        """Nothing tells when somebody else's process has stopped."""
+        while asked.poll() is None:
+            for pid in self.ghosts(job):
+                with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", encoding="utf-8") as stat:
+                    if stat.read().rsplit(")", 1)[1].split()[0] == "T":
+                        return pid
+            time.sleep(0.005)
+        self.fail(f"the verb ended with {asked.communicate()[0]}")
+
+
+if __name__ == "__main__":
+    unittest.main()
