@@ -53,6 +53,17 @@ Result<Fd> ConnectAppearing(const std::string& path, pid_t pid, const Deadline& 
   }
 }
 
+// Somebody may stop a process at any time, and it would be a poor reason to lose it; nothing tells when it
+// goes on.
+Status AwaitResponsive(pid_t pid, const Deadline& deadline) {
+  Status status = CheckResponsive(pid);
+  while (status.code() == StatusCode::kFailedPrecondition && !deadline.Expired()) {
+    (void)poll(nullptr, 0, 10);
+    status = CheckResponsive(pid);
+  }
+  return status;
+}
+
 }  // namespace
 
 CancelFlag::CancelFlag() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
@@ -71,7 +82,7 @@ void CancelFlag::Clear() {
 
 Result<std::unique_ptr<Member>> Member::Connect(const std::string& socket_path, pid_t pid,
                                                 const Deadline& deadline, bool appearing) {
-  RETURN_IF_ERROR(CheckResponsive(pid));
+  RETURN_IF_ERROR(appearing ? AwaitResponsive(pid, deadline) : CheckResponsive(pid));
   ASSIGN_OR_RETURN(Fd socket, appearing ? ConnectAppearing(socket_path, pid, deadline)
                                         : ConnectUnix(socket_path, deadline));
   ASSIGN_OR_RETURN(PeerCredentials peer, GetPeerCredentials(socket.get()));

@@ -37,7 +37,9 @@ class CancelFlag {
 class Member {
  public:
   // Connects to `socket_path` and says hello. `pid` is the process as this process sees it; it is looked at
-  // in /proc before it is asked anything. With `appearing`, a socket that is not there yet is waited for.
+  // in /proc before it is asked anything. With `appearing`, for a process that is to go on: a socket that is
+  // not there yet is waited for, and so is one that is stopped; else the latter is kFailedPrecondition at
+  // once.
   static Result<std::unique_ptr<Member>> Connect(const std::string& socket_path, pid_t pid,
                                                  const Deadline& deadline, bool appearing = false);
 
