@@ -180,6 +180,7 @@ class Faults(unittest.TestCase):
         self.settle()
         for node in self.nodes.nodes.values():
             self.assertFalse(any(node.memory_in_the_end()), node.name)
+        job.remove()
 
     def test_exactly_one_copy(self):
         self.random = random.Random(SEED)

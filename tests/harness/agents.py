@@ -143,9 +143,9 @@ class Agent:
                 return event.job
         raise AssertionError(f"{name}: the stream ended")
 
-    def run(self, name, argv, env, folder="/", gpus=(), ranks=0, device="soft"):
+    def run(self, name, argv, env, folder="/", gpus=(), ranks=0, device="soft", strategy=""):
         self.call("run", name=name, argv=argv, environment=[f"{key}={value}" for key, value in env.items()], folder=folder,
-                  device=device, gpus=gpus, ranks=ranks)
+                  device=device, gpus=gpus, ranks=ranks, strategy=strategy)
 
     def output(self, name, rank=0):
         return b"".join(chunk.data for chunk in
@@ -177,6 +177,7 @@ class AgentNode(Node):
         self.stasisd = None
         self.agent = None
         self.agent_options = []
+        self.agent_env = {}  # added to what stasisd finds in its environment
 
     def __enter__(self):
         self.folder = tempfile.TemporaryDirectory(prefix=f"stasis-node-{self.name}-")
@@ -254,8 +255,8 @@ class AgentNode(Node):
         command = [built("bin/stasisd"), "--node-name", self.name, "--listen", f"unix:{self.run_dir}/stasisd.sock", "--listen",
                    self.peer, "--peer-address", self.peer, "--tls-ca", self.cluster.certificates.path("ca.pem"), "--tls-cert",
                    certificate, "--tls-key", key, *self.agent_options]
-        self.stasisd = subprocess.Popen([*self.through, *command], env=self.own_env(), stdin=subprocess.DEVNULL,
-                                        stdout=self.agent_log, stderr=self.agent_log, preexec_fn=die_with_parent)
+        self.stasisd = subprocess.Popen([*self.through, *command], env=self.own_env(**self.agent_env),
+                                        stdin=subprocess.DEVNULL, stdout=self.agent_log, stderr=self.agent_log, preexec_fn=die_with_parent)
         self.agent = Agent("unix:" + self.path(os.path.join(self.run_dir, "stasisd.sock")))
         try:
             self.agent.wait_until_ready()

@@ -91,5 +91,17 @@ class MovingJob:
         status = next(filter(None, [node.wait_for_end(task) for task in self.tasks]), 0)
         return status, self.sample.lines(self.output())
 
+    def remove(self):
+        """All of it, from every node, when it has ended."""
+        for node in self.nodes.nodes.values():
+            if node.agent.job(self.name) is not None:
+                node.agent.call("remove", job=self.name, images=True)
+            # A node that did not take it when it came again has images of the earlier stay, and no record.
+            images = [image["image"] for image in node.stasis("images ls", "--all")[1]["images"] if image["task"] in self.tasks]
+            if images:
+                status, answer, _ = node.stasis("images rm", "--force", *images)
+                if status != 0:
+                    raise AssertionError(f"images rm on {node.name}: {answer}")
+
 
 __all__ = ["BUILD", "CONDITION", "INTERFACE", "MovingJob", "OperationFailed", "Sample"]
