@@ -64,10 +64,7 @@ bool IsGood(const std::shared_ptr<Store>& store, const std::string& task, const 
 
 Result<std::vector<std::string>> IdsOf(Store& store, const std::string& task, const Folders& folders) {
   if (!IsJob(folders, task)) return ListImages(store, task);
-  ASSIGN_OR_RETURN(std::vector<JobImage> images, ListJobImages(folders.state, task));
-  std::vector<std::string> ids;
-  for (const JobImage& image : images) ids.push_back(image.id);
-  return ids;
+  return ListJobImageIds(folders.state, task);
 }
 
 // Removing `ids` would leave no good image of a task that had one.

@@ -58,14 +58,16 @@ Result<Json> DescribeParts(const JobRecord& record, const std::vector<ImageName>
 std::map<std::string, ImageName> ImagesOfJobs(Context& context) {
   std::map<std::string, ImageName> images;
   for (const std::string& job : ListJobs(context.folders.state)) {
-    Result<std::vector<JobImage>> list = ListJobImages(context.folders.state, job);
-    if (!list.ok()) {
-      context.reporter.Note(list.status().ToString());
-      continue;
-    }
-    for (const JobImage& image : *list) {
-      for (size_t rank = 0; rank < image.images.size(); rank++) {
-        images[RankName(job, static_cast<int>(rank)) + "/" + image.images[rank]] = {job, image.id};
+    Result<std::vector<std::string>> ids = ListJobImageIds(context.folders.state, job);
+    if (!ids.ok()) context.reporter.Note(ids.status().ToString());
+    for (size_t i = 0; ids.ok() && i < ids->size(); i++) {
+      Result<JobImage> image = ReadJobImage(context.folders.state, job, (*ids)[i]);
+      if (!image.ok()) {
+        context.reporter.Note(image.status().ToString());
+        continue;
+      }
+      for (size_t rank = 0; rank < image->images.size(); rank++) {
+        images[RankName(job, static_cast<int>(rank)) + "/" + image->images[rank]] = {job, image->id};
       }
     }
   }
@@ -82,18 +84,18 @@ Status RefuseRankImage(const ImageName& name, Context& context) {
 }
 
 Result<std::vector<ImageName>> PartsOf(const ImageName& image, const Folders& folders, std::string* id) {
-  ASSIGN_OR_RETURN(std::vector<JobImage> images, ListJobImages(folders.state, image.task));
-  for (auto each = images.rbegin(); each != images.rend(); ++each) {
-    if (!image.id.empty() && each->id != image.id) continue;
-    std::vector<ImageName> parts;
-    for (size_t rank = 0; rank < each->images.size(); rank++) {
-      parts.push_back({RankName(image.task, static_cast<int>(rank)), each->images[rank]});
-    }
-    if (id != nullptr) *id = each->id;
-    return parts;
+  std::string wanted = image.id;
+  if (wanted.empty()) {
+    ASSIGN_OR_RETURN(std::vector<std::string> ids, ListJobImageIds(folders.state, image.task));
+    if (ids.empty()) return Status(StatusCode::kNotFound, "job " + image.task + " has no image");
+    wanted = ids.back();
   }
-  if (image.id.empty()) return Status(StatusCode::kNotFound, "job " + image.task + " has no image");
-  return Status(StatusCode::kNotFound, "there is no image " + image.Text());
+  ASSIGN_OR_RETURN(JobImage read, ReadJobImage(folders.state, image.task, wanted));
+  std::vector<ImageName> parts;
+  for (size_t rank = 0; rank < read.images.size(); rank++)
+    parts.push_back({RankName(image.task, static_cast<int>(rank)), read.images[rank]});
+  if (id != nullptr) *id = wanted;
+  return parts;
 }
 
 int ShowJobImage(const ImageName& image, Context& context) {
@@ -113,9 +115,13 @@ int ShowJobImage(const ImageName& image, Context& context) {
 }
 
 Status RemoveJobImageWithParts(const ImageName& image, Store& store, const Folders& folders) {
-  ASSIGN_OR_RETURN(std::vector<ImageName> parts, PartsOf(image, folders, nullptr));
+  Result<std::vector<ImageName>> parts = PartsOf(image, folders, nullptr);
+  // Which parts a damaged one had nobody knows; the next operation on the job removes those that no other
+  // has.
+  if (!parts.ok() && parts.status().code() != StatusCode::kCorrupt) return parts.status();
   RETURN_IF_ERROR(RemoveJobImage(folders.state, image.task, image.id));
-  for (const ImageName& part : parts) {
+  if (!parts.ok()) return Status();
+  for (const ImageName& part : *parts) {
     Status removed = RemoveImage(store, part.task, part.id);
     if (!removed.ok() && removed.code() != StatusCode::kNotFound) return removed;
   }

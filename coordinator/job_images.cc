@@ -32,7 +32,10 @@ Result<std::set<std::string>> JobImages::TaskImages(int rank) const {
 }
 
 Result<int> JobImages::RemoveOrphans() {
-  ASSIGN_OR_RETURN(std::vector<JobImage> images, ListJobImages(state_dir_, record_.name));
+  Result<std::vector<JobImage>> listed = ListJobImages(state_dir_, record_.name);
+  // What a damaged one names is not known, so nobody's image is an orphan.
+  if (listed.status().code() == StatusCode::kCorrupt) return 0;
+  ASSIGN_OR_RETURN(std::vector<JobImage> images, std::move(listed));
   std::vector<std::pair<std::string, std::string>> orphans;
   for (int rank = 0; rank < record_.ranks(); ++rank) {
     ASSIGN_OR_RETURN(std::set<std::string> ids, TaskImages(rank));
@@ -59,12 +62,12 @@ Status JobImages::NoteBefore() {
 }
 
 Result<JobImage> JobImages::Commit() {
-  ASSIGN_OR_RETURN(std::vector<JobImage> images, ListJobImages(state_dir_, record_.name));
+  ASSIGN_OR_RETURN(std::vector<std::string> before, ListJobImageIds(state_dir_, record_.name));
   JobImage image;
   image.created = SecondsNow();
   image.id = "000001";
-  if (!images.empty()) {
-    ASSIGN_OR_RETURN(image.id, ImageIdAfter(images.back().id));
+  if (!before.empty()) {
+    ASSIGN_OR_RETURN(image.id, ImageIdAfter(before.back()));
   }
   for (int rank = 0; rank < record_.ranks(); ++rank) {
     ASSIGN_OR_RETURN(std::set<std::string> ids, TaskImages(rank));
@@ -79,13 +82,10 @@ Result<JobImage> JobImages::Commit() {
 }
 
 Result<JobImage> JobImages::Find(const std::string& id) const {
-  ASSIGN_OR_RETURN(std::vector<JobImage> images, ListJobImages(state_dir_, record_.name));
-  if (images.empty()) return Status(StatusCode::kNotFound, "job " + record_.name + " has no image");
-  if (id.empty()) return images.back();
-  for (JobImage& image : images) {
-    if (image.id == id) return std::move(image);
-  }
-  return Status(StatusCode::kNotFound, "there is no image " + record_.name + "/" + id);
+  if (!id.empty()) return ReadJobImage(state_dir_, record_.name, id);
+  ASSIGN_OR_RETURN(std::vector<std::string> ids, ListJobImageIds(state_dir_, record_.name));
+  if (ids.empty()) return Status(StatusCode::kNotFound, "job " + record_.name + " has no image");
+  return ReadJobImage(state_dir_, record_.name, ids.back());
 }
 
 }  // namespace stasis

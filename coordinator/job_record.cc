@@ -38,7 +38,7 @@ Status CheckJobName(const std::string& name) {
   return Status(StatusCode::kInvalidArgument, "'" + name + "' is no job's name");
 }
 
-Result<JobImage> ReadJobImage(const std::string& path, const std::string& id, int ranks) {
+Result<JobImage> ReadImageFile(const std::string& path, const std::string& id, int ranks) {
   ASSIGN_OR_RETURN(std::string text, ReadFile(path, kMaxFile));
   Result<JobImage> image = ParseJobImage(text);
   if (!image.ok()) return std::move(image).status().WithContext(path);
@@ -106,16 +106,37 @@ std::vector<std::string> ListJobs(const std::string& state_dir) {
   return jobs;
 }
 
-Result<std::vector<JobImage>> ListJobImages(const std::string& state_dir, const std::string& job) {
-  ASSIGN_OR_RETURN(JobRecord record, ReadJobRecord(state_dir, job));
+Result<std::vector<std::string>> ListJobImageIds(const std::string& state_dir, const std::string& job) {
+  RETURN_IF_ERROR(CheckJobName(job));
   ASSIGN_OR_RETURN(std::vector<std::string> names, ListFolder(ImagesFolder(state_dir, job)));
-  std::vector<JobImage> images;
+  std::vector<std::string> ids;
   for (const std::string& name : names) {
     if (!name.ends_with(kSuffix)) continue;
     std::string id = name.substr(0, name.size() - kSuffix.size());
-    if (!IsImageId(id)) continue;
-    ASSIGN_OR_RETURN(JobImage image, ReadJobImage(ImagePath(state_dir, job, id), id, record.ranks()));
-    images.push_back(std::move(image));
+    if (IsImageId(id)) ids.push_back(std::move(id));
+  }
+  return ids;
+}
+
+Result<JobImage> ReadJobImage(const std::string& state_dir, const std::string& job, const std::string& id) {
+  ASSIGN_OR_RETURN(JobRecord record, ReadJobRecord(state_dir, job));
+  if (!IsImageId(id)) return Status(StatusCode::kInvalidArgument, "an image's id is six digits");
+  Result<JobImage> image = ReadImageFile(ImagePath(state_dir, job, id), id, record.ranks());
+  if (image.status().code() == StatusCode::kNotFound)
+    return Status(StatusCode::kNotFound, "there is no image " + job + "/" + id);
+  return image;
+}
+
+Result<std::vector<JobImage>> ListJobImages(const std::string& state_dir, const std::string& job) {
+  ASSIGN_OR_RETURN(JobRecord record, ReadJobRecord(state_dir, job));
+  ASSIGN_OR_RETURN(std::vector<std::string> ids, ListJobImageIds(state_dir, job));
+  std::vector<JobImage> images;
+  for (const std::string& id : ids) {
+    Result<JobImage> image = ReadImageFile(ImagePath(state_dir, job, id), id, record.ranks());
+    // Removed since its name was read. That is not to say that the job is not there.
+    if (image.status().code() == StatusCode::kNotFound) continue;
+    RETURN_IF_ERROR(image.status());
+    images.push_back(*std::move(image));
   }
   return images;
 }

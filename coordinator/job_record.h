@@ -51,6 +51,10 @@ struct JobImage {
 Status WriteJobRecord(const std::string& state_dir, const JobRecord& record);
 Result<JobRecord> ReadJobRecord(const std::string& state_dir, const std::string& job);
 std::vector<std::string> ListJobs(const std::string& state_dir);
+// Of all images that are there, whether they can be read or not; ascending.
+Result<std::vector<std::string>> ListJobImageIds(const std::string& state_dir, const std::string& job);
+Result<JobImage> ReadJobImage(const std::string& state_dir, const std::string& job, const std::string& id);
+// What is removed meanwhile is not among them. One that cannot be read fails all.
 Result<std::vector<JobImage>> ListJobImages(const std::string& state_dir, const std::string& job);
 Status WriteJobImage(const std::string& state_dir, const std::string& job, const JobImage& image);
 Status RemoveJobImage(const std::string& state_dir, const std::string& job, const std::string& id);

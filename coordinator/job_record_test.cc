@@ -100,6 +100,30 @@ TEST_F(JobRecordTest, ImagesAscend) {
   EXPECT_EQ(ListJobImages(state_, "train")->size(), 1u);
 }
 
+// Its name was read a moment before somebody removed it, as a link that leads nowhere shows.
+TEST_F(JobRecordTest, AnImageThatIsRemovedMeanwhileIsLeftOut) {
+  ASSERT_TRUE(WriteJobRecord(state_, record_).ok());
+  ASSERT_TRUE(WriteJobImage(state_, "train", {"000001", 10, {"000001", "000001", "000001", "000001"}}).ok());
+  std::filesystem::create_symlink(state_ + "/nowhere", state_ + "/jobs/train/images/000002.json");
+  Result<std::vector<JobImage>> images = ListJobImages(state_, "train");
+  ASSERT_TRUE(images.ok()) << images.status().ToString();
+  EXPECT_EQ(images->size(), 1u);
+  EXPECT_EQ(ReadJobImage(state_, "train", "000002").status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(JobRecordTest, ADamagedImageIsNamedAndDoesNotHideTheOthers) {
+  ASSERT_TRUE(WriteJobRecord(state_, record_).ok());
+  for (const char* id : {"000001", "000002"})
+    ASSERT_TRUE(WriteJobImage(state_, "train", {id, 10, {"000001", "000001", "000001", "000001"}}).ok());
+  Overwrite("images/000002.json", "{\"version\": 1, \"id\"");
+  EXPECT_EQ(*ListJobImageIds(state_, "train"), (std::vector<std::string>{"000001", "000002"}));
+  EXPECT_TRUE(ReadJobImage(state_, "train", "000001").ok());
+  const Status damaged = ReadJobImage(state_, "train", "000002").status();
+  EXPECT_EQ(damaged.code(), StatusCode::kCorrupt);
+  EXPECT_NE(damaged.message().find("000002.json"), std::string::npos) << damaged.ToString();
+  EXPECT_EQ(ListJobImages(state_, "train").status().code(), StatusCode::kCorrupt);
+}
+
 TEST_F(JobRecordTest, AnImageOfOtherRanksIsCorrupt) {
   ASSERT_TRUE(WriteJobRecord(state_, record_).ok());
   ASSERT_TRUE(WriteJobImage(state_, "train", {"000001", 10, {"000001"}}).ok());

@@ -16,15 +16,16 @@ namespace {
 std::map<std::string, ImageName> PartsOfJobs(const Folders& folders) {
   std::map<std::string, ImageName> parts;
   for (const std::string& job : ListJobs(folders.state)) {
-    Result<std::vector<JobImage>> images = ListJobImages(folders.state, job);
-    if (!images.ok()) {
-      Log(LogLevel::kWarning, "images", "the images of a job cannot be read",
-          {{"job", job}, {"why", std::string(images.status().message())}});
-      continue;
-    }
-    for (const JobImage& image : *images) {
-      for (size_t rank = 0; rank < image.images.size(); rank++) {
-        parts[RankName(job, static_cast<int>(rank)) + "/" + image.images[rank]] = {job, image.id};
+    Result<std::vector<std::string>> ids = ListJobImageIds(folders.state, job);
+    for (size_t i = 0; ids.ok() && i < ids->size(); i++) {
+      Result<JobImage> image = ReadJobImage(folders.state, job, (*ids)[i]);
+      if (!image.ok()) {
+        Log(LogLevel::kWarning, "images", "an image of a job cannot be read",
+            {{"job", job}, {"image", (*ids)[i]}, {"why", std::string(image.status().message())}});
+        continue;
+      }
+      for (size_t rank = 0; rank < image->images.size(); rank++) {
+        parts[RankName(job, static_cast<int>(rank)) + "/" + image->images[rank]] = {job, image->id};
       }
     }
   }

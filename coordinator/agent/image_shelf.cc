@@ -38,20 +38,16 @@ class StoreShelf final : public ImageShelf {
 
  private:
   Result<std::vector<std::string>> ListOfJob(const std::string& job) const {
-    ASSIGN_OR_RETURN(std::vector<JobImage> images, ListJobImages(folders_.state, job));
-    std::vector<std::string> ids;
-    for (const JobImage& image : images) ids.push_back(image.id);
-    return ids;
+    return ListJobImageIds(folders_.state, job);
   }
 
   // The list first: without it the ranks' images are in nobody's way, and the next operation removes what is
   // left of them.
   Status RemoveOfJob(Store& store, const std::string& job, const std::string& id) {
-    ASSIGN_OR_RETURN(std::vector<JobImage> images, ListJobImages(folders_.state, job));
-    auto image =
-        std::find_if(images.begin(), images.end(), [&](const JobImage& each) { return each.id == id; });
-    if (image == images.end()) return Status();
+    Result<JobImage> image = ReadJobImage(folders_.state, job, id);
+    if (!image.ok() && image.status().code() != StatusCode::kCorrupt) return IgnoreMissing(image.status());
     RETURN_IF_ERROR(IgnoreMissing(RemoveJobImage(folders_.state, job, id)));
+    if (!image.ok()) return Status();
     for (size_t rank = 0; rank < image->images.size(); rank++) {
       Status removed = RemoveImage(store, RankName(job, static_cast<int>(rank)), image->images[rank]);
       RETURN_IF_ERROR(IgnoreMissing(std::move(removed)));

@@ -153,8 +153,8 @@ Result<JobFacts> ReadJobFacts(const Folders& folders, const std::string& job) {
     facts.ranks.push_back(ReadRank(folders, facts.record.TaskOf(rank), &failure));
   }
   RETURN_IF_ERROR(failure);
-  ASSIGN_OR_RETURN(std::vector<JobImage> images, ListJobImages(folders.state, job));
-  if (!images.empty()) facts.last_image = images.back().id;
+  ASSIGN_OR_RETURN(std::vector<std::string> images, ListJobImageIds(folders.state, job));
+  if (!images.empty()) facts.last_image = images.back();
   return facts;
 }
 

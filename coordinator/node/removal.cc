@@ -74,10 +74,10 @@ Status RemoveTask(const TaskPaths& paths, bool images, const Folders& folders, R
 }
 
 // The job's images first: without those of a rank they are of no use.
-Status RemoveRecorded(const JobRecord& record, const std::vector<JobImage>& images, const Folders& folders,
+Status RemoveRecorded(const JobRecord& record, const std::vector<std::string>& images, const Folders& folders,
                       Removed* removed) {
-  for (const JobImage& image : images) {
-    RETURN_IF_ERROR(RemoveJobImage(folders.state, record.name, image.id));
+  for (const std::string& id : images) {
+    RETURN_IF_ERROR(RemoveJobImage(folders.state, record.name, id));
   }
   for (int rank = 0; rank < record.ranks(); rank++) {
     RETURN_IF_ERROR(RemoveTask(TaskPaths(folders, record.TaskOf(rank)), true, folders, removed));
@@ -104,7 +104,7 @@ Result<Removed> RemoveJob(const std::string& name, bool images, const Folders& f
   ASSIGN_OR_RETURN(JobFacts job, ReadJobFacts(folders, name));
   JobView view = DeriveJobView(job.ranks);
   if (view.live) return RefuseLive(name, view.text, remedy);
-  ASSIGN_OR_RETURN(std::vector<JobImage> list, ListJobImages(folders.state, name));
+  ASSIGN_OR_RETURN(std::vector<std::string> list, ListJobImageIds(folders.state, name));
   if (!images && !list.empty()) {
     *remedy = "remove it with its images, or leave it";
     return Status(
