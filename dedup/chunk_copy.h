@@ -3,6 +3,8 @@
 #define DEDUP_CHUNK_COPY_H_
 
 #include <cstddef>
+#include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -13,13 +15,21 @@
 
 namespace stasis {
 
-// `record` is what a pack holds at `place`, header and bytes; `out` is as long as the chunk. kCorrupt names
-// file and offset.
+// The key of the pack, asked for when a chunk is encrypted; null: it has none.
+using KeySource = std::function<Result<std::shared_ptr<const DataKey>>()>;
+
+// `record` is what a pack holds at `place`, header and bytes; `out` is as long as the chunk, and gets it.
+// kCorrupt names file and offset.
 Status CheckRecord(const ChunkPlace& place, const Hash128& hash, std::span<const std::byte> record,
-                   std::span<std::byte> out);
-// What is at `place` in `pack`, header and bytes, checked; `out` gets the chunk.
+                   const KeySource& key, std::span<std::byte> out);
+// The same of what is at `place` in `pack`.
+Status ReadChunk(const StoreFile& pack, const ChunkPlace& place, const Hash128& hash, const KeySource& key,
+                 std::span<std::byte> out);
+// The record itself, without what it may be encrypted with. `out` gets the chunk.
 Result<std::vector<std::byte>> ReadRecord(const StoreFile& pack, const ChunkPlace& place, const Hash128& hash,
-                                          std::span<std::byte> out);
+                                          const KeySource& key, std::span<std::byte> out);
+// The record as it is, checked as far as it can be without a key.
+Result<std::vector<std::byte>> ReadStored(const StoreFile& pack, const ChunkPlace& place);
 
 }  // namespace stasis
 

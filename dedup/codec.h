@@ -14,7 +14,14 @@ namespace stasis {
 enum class Coding : uint32_t {
   kRaw = 1,
   kZstd = 2,
+  // The same, encrypted: crypt.h. Not for the two functions below.
+  kSealedRaw = 3,
+  kSealedZstd = 4,
 };
+
+inline bool IsSealed(Coding coding) { return coding == Coding::kSealedRaw || coding == Coding::kSealedZstd; }
+// What a seal adds to the bytes: a nonce and a tag.
+inline constexpr size_t kSealBytes = 24 + 16;
 
 struct EncodedChunk {
   Coding coding = Coding::kRaw;

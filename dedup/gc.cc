@@ -157,7 +157,7 @@ class Collector {
   Result<bool> GoodCopyElsewhere(uint64_t pack, const Hash128& hash) {
     for (const ChunkPlace& place : core_->Find(hash)) {
       if (place.pack == pack || IsLeaving(place.pack)) continue;
-      Status status = Read(place, hash).status();
+      Status status = Read(place).status();
       if (status.ok()) return true;
       if (status.code() != StatusCode::kCorrupt) return status;
       core_->MarkDamaged(place.pack);
@@ -172,7 +172,7 @@ class Collector {
   // False, with the damage in the report, when a chunk cannot be read: then the pack stays as it is.
   Result<bool> CopyChunks(uint64_t pack, const Plan& plan) {
     for (const PackEntry& entry : plan.copy) {
-      Result<std::vector<std::byte>> record = Read({pack, entry}, entry.hash);
+      Result<std::vector<std::byte>> record = Read({pack, entry});
       if (!record.ok() && record.status().code() == StatusCode::kCorrupt) {
         core_->MarkDamaged(pack);
         report_.damages.push_back(DamageOf(StoreCore::PackLabel(pack), record.status()));
@@ -182,19 +182,25 @@ class Collector {
       std::span<const std::byte> bytes(*record);
       ASSIGN_OR_RETURN(RecordHeader header, DecodeRecordHeader(bytes.first<kRecordHeaderBytes>()));
       if (!pipeline_) pipeline_ = std::make_unique<PackPipeline>(core_, *locks_);
+      if (&entry == &plan.copy.front()) RETURN_IF_ERROR(TakeKey());
       RETURN_IF_ERROR(pipeline_->Append(header, bytes.subspan(kRecordHeaderBytes)));
       copied_.insert(entry.hash);
     }
     return true;
   }
 
-  Result<std::vector<std::byte>> Read(const ChunkPlace& place, const Hash128& hash) {
+  // What is encrypted is copied as it is, and its key with it: no identity is needed.
+  Status TakeKey() {
+    ASSIGN_OR_RETURN(std::vector<std::byte> key, ReadPackKey(*file_, file_pack_));
+    return pipeline_->SetKey(std::move(key));
+  }
+
+  Result<std::vector<std::byte>> Read(const ChunkPlace& place) {
     if (!file_ || file_pack_ != place.pack) {
       ASSIGN_OR_RETURN(file_, files_.Open(core_->PackPath(place.pack)));
       file_pack_ = place.pack;
     }
-    raw_.resize(place.entry.raw_size);
-    return ReadRecord(*file_, place, hash, raw_);
+    return ReadStored(*file_, place);
   }
 
   // The copies are safe and visible before what they were copied from goes.
@@ -255,7 +261,6 @@ class Collector {
   std::vector<uint64_t> rewritten_;                  // to be removed when it is visible
   std::unique_ptr<StoreFile> file_;                  // of file_pack_
   uint64_t file_pack_ = 0;
-  std::vector<std::byte> raw_;
 };
 
 }  // namespace

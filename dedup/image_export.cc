@@ -15,6 +15,7 @@
 #include "base/files.h"
 #include "base/parallel.h"
 #include "dedup/codec.h"
+#include "dedup/crypt.h"
 #include "dedup/image.h"
 #include "dedup/image_manifest.h"
 #include "dedup/pack.h"
@@ -118,21 +119,33 @@ class PartialFile {
   uint64_t size_ = 0;
 };
 
-std::vector<std::byte> Records(std::span<const ChunkRef> chunks, std::span<const std::byte> raw) {
+void AppendRecord(const RecordHeader& header, std::span<const std::byte> stored,
+                  std::vector<std::byte>* records) {
+  std::array<std::byte, kRecordHeaderBytes> bytes;
+  EncodeRecordHeader(header, bytes);
+  records->insert(records->end(), bytes.begin(), bytes.end());
+  records->insert(records->end(), stored.begin(), stored.end());
+}
+
+// `crypt` may be null.
+std::vector<std::byte> Records(std::span<const ChunkRef> chunks, std::span<const std::byte> raw,
+                               const CryptSession* crypt) {
   std::vector<std::byte> records;
   for (const ChunkRef& chunk : chunks) {
     EncodedChunk encoded = EncodeChunk(raw.first(chunk.size), kExportLevel);
     raw = raw.subspan(chunk.size);
-    std::array<std::byte, kRecordHeaderBytes> header;
-    EncodeRecordHeader(MakeRecordHeader(chunk.hash, chunk.size, encoded), header);
-    records.insert(records.end(), header.begin(), header.end());
-    records.insert(records.end(), encoded.bytes.begin(), encoded.bytes.end());
+    if (crypt == nullptr) {
+      AppendRecord(MakeRecordHeader(chunk.hash, chunk.size, encoded), encoded.bytes, &records);
+    } else {
+      SealedChunk sealed = SealChunk(*crypt, chunk.hash, chunk.size, encoded);
+      AppendRecord(sealed.header, sealed.stored, &records);
+    }
   }
   return records;
 }
 
 // Reads and compresses as many batches at once as there are threads, and writes them in their order.
-Status AppendChunks(const ImageReader& image, PartialFile* file,
+Status AppendChunks(const ImageReader& image, const CryptSession* crypt, PartialFile* file,
                     const std::function<void(uint64_t, uint64_t)>& progress) {
   std::vector<std::span<const ChunkRef>> batches = CutIntoBatches(image.distinct_chunks(), kPieceBytes);
   const size_t threads = CopyThreads();
@@ -143,7 +156,7 @@ Status AppendChunks(const ImageReader& image, PartialFile* file,
     RETURN_IF_ERROR(ParallelFor(count, threads, [&](size_t i, size_t) {
       raw[i].resize(TotalSize(batches[first + i]));
       RETURN_IF_ERROR(image.ReadChunks(batches[first + i], raw[i]));
-      records[i] = Records(batches[first + i], raw[i]);
+      records[i] = Records(batches[first + i], raw[i], crypt);
       return Status();
     }));
     for (size_t i = 0; i < count; ++i) {
@@ -187,10 +200,17 @@ Status CheckExportFooter(std::span<const std::byte, kExportFooterBytes> bytes, c
 Status ExportImage(const ImageReader& image, const std::string& path,
                    const std::function<void(uint64_t, uint64_t)>& progress) {
   ASSIGN_OR_RETURN(std::vector<std::byte> manifest, SerializeImageManifest(image.manifest()));
+  // What is encrypted here is encrypted there, to whom it was, with a key of its own.
+  std::shared_ptr<const CryptSession> crypt;
+  if (image.manifest().names) {
+    Keyring keyring("");
+    ASSIGN_OR_RETURN(crypt, keyring.BeginTo(image.manifest().recipients));
+    ASSIGN_OR_RETURN(manifest, SealImageManifest(image.manifest(), manifest, *crypt));
+  }
   ASSIGN_OR_RETURN(PartialFile file, PartialFile::Create(path));
   RETURN_IF_ERROR(file.Append(EncodeExportHeader(manifest.size())));
   RETURN_IF_ERROR(file.Append(manifest));
-  RETURN_IF_ERROR(AppendChunks(image, &file, progress));
+  RETURN_IF_ERROR(AppendChunks(image, crypt.get(), &file, progress));
   ExportFooter footer{image.distinct_chunks().size(), file.size() + kExportFooterBytes, HashBytes(manifest)};
   RETURN_IF_ERROR(file.Append(EncodeExportFooter(footer)));
   return file.Publish();

@@ -9,6 +9,7 @@
 #include "base/fd.h"
 #include "base/files.h"
 #include "base/parallel.h"
+#include "dedup/crypt.h"
 #include "dedup/image.h"
 #include "dedup/image_export.h"
 #include "dedup/image_manifest.h"
@@ -57,6 +58,7 @@ class ImportFile {
 // A chunk as it is in the file.
 struct Record {
   RecordHeader header;
+  Hash128 hash;
   uint64_t offset = 0;
   size_t at = 0;  // of its bytes in the batch's
 };
@@ -66,7 +68,13 @@ struct Batch {
   std::vector<std::byte> stored;
 };
 
-Status ReadRecord(ImportFile* file, const ChunkRef& expected, Batch* batch) {
+// What the chunks of a file are encrypted with; null: they are not.
+struct Crypt {
+  const ChunkNames* names = nullptr;
+  const DataKey* key = nullptr;
+};
+
+Status ReadRecord(ImportFile* file, const Crypt& crypt, const ChunkRef& expected, Batch* batch) {
   Record record;
   record.offset = file->offset();
   std::array<std::byte, kRecordHeaderBytes> bytes;
@@ -74,9 +82,12 @@ Status ReadRecord(ImportFile* file, const ChunkRef& expected, Batch* batch) {
   Result<RecordHeader> header = DecodeRecordHeader(bytes);
   if (!header.ok()) return CorruptAt(file->path(), record.offset, header.status().message());
   record.header = *header;
-  if (header->hash != expected.hash || header->raw_size != expected.size) {
+  const Hash128 name = crypt.names ? crypt.names->Of(expected.hash) : expected.hash;
+  if (header->hash != name || header->raw_size != expected.size ||
+      IsSealed(header->coding) != (crypt.key != nullptr)) {
     return CorruptAt(file->path(), record.offset, "not the chunk that the manifest wants here");
   }
+  record.hash = expected.hash;
   record.at = batch->stored.size();
   RETURN_IF_ERROR(file->Room(header->stored_size));
   batch->stored.resize(record.at + header->stored_size);
@@ -84,27 +95,35 @@ Status ReadRecord(ImportFile* file, const ChunkRef& expected, Batch* batch) {
   return file->Read(std::span(batch->stored).subspan(record.at));
 }
 
-Status ReadBatch(ImportFile* file, std::span<const ChunkRef> expected, Batch* batch) {
+Status ReadBatch(ImportFile* file, const Crypt& crypt, std::span<const ChunkRef> expected, Batch* batch) {
   batch->records.clear();
   batch->stored.clear();
-  for (const ChunkRef& chunk : expected) RETURN_IF_ERROR(ReadRecord(file, chunk, batch));
+  for (const ChunkRef& chunk : expected) RETURN_IF_ERROR(ReadRecord(file, crypt, chunk, batch));
   return Status();
 }
 
-Status PutBatch(const std::string& path, const Batch& batch, StoreWriter* writer) {
+Status DecodeInto(const Crypt& crypt, const Record& record, std::span<const std::byte> stored,
+                  std::span<std::byte> raw) {
+  if (crypt.key == nullptr) return DecodeRecord(record.header, stored, raw);
+  ASSIGN_OR_RETURN(SealedChunk chunk, UnsealChunk(*crypt.key, record.header, stored));
+  chunk.header.hash = record.hash;
+  return DecodeRecord(chunk.header, chunk.stored, raw);
+}
+
+Status PutBatch(const std::string& path, const Crypt& crypt, const Batch& batch, StoreWriter* writer) {
   std::vector<std::byte> raw;
   for (const Record& record : batch.records) {
     raw.resize(record.header.raw_size);
-    Status decoded = DecodeRecord(record.header,
-                                  std::span(batch.stored).subspan(record.at, record.header.stored_size), raw);
+    Status decoded =
+        DecodeInto(crypt, record, std::span(batch.stored).subspan(record.at, record.header.stored_size), raw);
     if (!decoded.ok()) return CorruptAt(path, record.offset, decoded.message());
-    RETURN_IF_ERROR(writer->Put(record.header.hash, raw));
+    RETURN_IF_ERROR(writer->Put(record.hash, raw));
   }
   return Status();
 }
 
 // Reads as many batches as there are threads, which then check them at once.
-Status ReadChunks(ImportFile* file, std::span<const ChunkRef> chunks, StoreWriter* writer,
+Status ReadChunks(ImportFile* file, const Crypt& crypt, std::span<const ChunkRef> chunks, StoreWriter* writer,
                   const std::function<void(uint64_t, uint64_t)>& progress) {
   std::vector<std::span<const ChunkRef>> cut = CutIntoBatches(chunks, kPieceBytes);
   const uint64_t total = TotalSize(chunks);
@@ -113,11 +132,11 @@ Status ReadChunks(ImportFile* file, std::span<const ChunkRef> chunks, StoreWrite
   for (size_t first = 0; first < cut.size(); first += batches.size()) {
     const size_t count = std::min(batches.size(), cut.size() - first);
     for (size_t i = 0; i < count; ++i) {
-      RETURN_IF_ERROR(ReadBatch(file, cut[first + i], &batches[i]));
+      RETURN_IF_ERROR(ReadBatch(file, crypt, cut[first + i], &batches[i]));
       done += TotalSize(cut[first + i]);
     }
     RETURN_IF_ERROR(ParallelFor(
-        count, count, [&](size_t i, size_t) { return PutBatch(file->path(), batches[i], writer); }));
+        count, count, [&](size_t i, size_t) { return PutBatch(file->path(), crypt, batches[i], writer); }));
     if (progress) progress(done, total);
   }
   return Status();
@@ -181,7 +200,8 @@ Result<ExportedImage> PeekExport(const std::string& path) {
   RETURN_IF_ERROR(RefuseFolder(path));
   ASSIGN_OR_RETURN(ImportFile file, ImportFile::Open(path));
   ASSIGN_OR_RETURN(std::vector<std::byte> bytes, ReadManifest(&file));
-  ASSIGN_OR_RETURN(ImageManifest manifest, ParseImageManifest(bytes, path + ": the manifest within"));
+  Keyring keyring("");
+  ASSIGN_OR_RETURN(ImageManifest manifest, OpenImageManifest(bytes, path + ": the manifest within", keyring));
   return ExportedImage{manifest.task, manifest.id, std::move(manifest.meta)};
 }
 
@@ -190,17 +210,23 @@ Status ImportImage(std::shared_ptr<Store> store, const std::string& path, std::s
   RETURN_IF_ERROR(RefuseFolder(path));
   ASSIGN_OR_RETURN(ImportFile file, ImportFile::Open(path));
   ASSIGN_OR_RETURN(std::vector<std::byte> bytes, ReadManifest(&file));
-  ASSIGN_OR_RETURN(ImageManifest manifest, ParseImageManifest(bytes, path + ": the manifest within"));
+  Keyring keyring("", store->options().identity);
+  std::shared_ptr<const DataKey> key;
+  ASSIGN_OR_RETURN(ImageManifest manifest,
+                   OpenImageManifest(bytes, path + ": the manifest within", keyring, &key));
+  const Crypt crypt{manifest.names.get(), key.get()};
   const Hash128 sum = HashBytes(bytes);
   Result<std::vector<ChunkRef>> chunks = DistinctChunks(manifest);
   if (!chunks.ok()) return CorruptAt(path, kExportHeaderBytes, chunks.status().message());
   Result<std::unique_ptr<ImageSlot>> taken = TakeSlot(store, *task, *id, &manifest);
   if (!taken.ok()) return std::move(taken).status().WithContext(path);
   std::unique_ptr<ImageSlot> slot = *std::move(taken);
-  ASSIGN_OR_RETURN(std::unique_ptr<StoreWriter> writer, StoreWriter::Begin(store));
-  RETURN_IF_ERROR(ReadChunks(&file, *chunks, writer.get(), progress));
+  // What came encrypted never lies here in the clear.
+  ASSIGN_OR_RETURN(std::unique_ptr<StoreWriter> writer,
+                   StoreWriter::Begin(store, {false, manifest.recipients}));
+  RETURN_IF_ERROR(ReadChunks(&file, crypt, *chunks, writer.get(), progress));
   RETURN_IF_ERROR(ReadFooter(&file, chunks->size(), sum));
-  ASSIGN_OR_RETURN(bytes, SerializeImageManifest(manifest));
+  ASSIGN_OR_RETURN(bytes, writer->SerializeManifest(manifest));
   RETURN_IF_ERROR(slot->Commit(writer.get(), bytes));
   *task = manifest.task;
   *id = manifest.id;

@@ -185,8 +185,14 @@ Status CheckSum(const std::string& file, std::span<const std::byte> bytes) {
   return CorruptAt(file, 0, what);
 }
 
-// Of any version, as far as the versions agree.
-Status CheckEnvelope(const std::string& file, std::span<const std::byte> bytes) {
+bool IsChunkSize(uint64_t bytes) {
+  return std::has_single_bit(bytes) && bytes >= kMinChunkBytes && bytes <= kMaxChunkBytes;
+}
+
+}  // namespace
+
+// As far as the versions agree.
+Result<uint32_t> CheckManifestEnvelope(std::span<const std::byte> bytes, const std::string& file) {
   PayloadReader reader(bytes);
   uint64_t magic = reader.U64();
   uint32_t version = reader.U32();
@@ -195,22 +201,17 @@ Status CheckEnvelope(const std::string& file, std::span<const std::byte> bytes) 
     return CorruptAt(file, bytes.size(), "the file ends too early");
   reader.U32();
   uint64_t size = reader.U64();
-  if (version == kImageVersion && size != bytes.size()) {
+  const bool known = version == kImageVersion || version == kSealedImageVersion;
+  if (known && size != bytes.size()) {
     std::string what =
         "the file has " + std::to_string(bytes.size()) + " bytes instead of " + std::to_string(size);
     return CorruptAt(file, kSizeOffset, what);
   }
   RETURN_IF_ERROR(CheckSum(file, bytes));
-  if (version == kImageVersion) return Status();
+  if (known) return version;
   return Errorf(StatusCode::kUnsupported, "%s has image format version %u, this program reads version %u",
                 file.c_str(), version, kImageVersion);
 }
-
-bool IsChunkSize(uint64_t bytes) {
-  return std::has_single_bit(bytes) && bytes >= kMinChunkBytes && bytes <= kMaxChunkBytes;
-}
-
-}  // namespace
 
 bool IsImageId(const std::string& text) {
   return text.size() == 6 && text.find_first_not_of("0123456789") == std::string::npos;
@@ -250,7 +251,8 @@ Result<std::vector<std::byte>> SerializeImageManifest(const ImageManifest& manif
 }
 
 Result<ImageManifest> ParseImageManifest(std::span<const std::byte> bytes, const std::string& file) {
-  RETURN_IF_ERROR(CheckEnvelope(file, bytes));
+  ASSIGN_OR_RETURN(uint32_t version, CheckManifestEnvelope(bytes, file));
+  if (version != kImageVersion) return Status(StatusCode::kPermissionDenied, file + " is encrypted");
   constexpr size_t kChunkSizeOffset = kVersionOffset + 4;
   ImageManifest manifest;
   manifest.file_bytes = bytes.size();
@@ -260,15 +262,6 @@ Result<ImageManifest> ParseImageManifest(std::span<const std::byte> bytes, const
   std::span<const std::byte> body = bytes.subspan(kHeaderBytes, bytes.size() - kHeaderBytes - kSumBytes);
   RETURN_IF_ERROR(BodyParser(file, body, kHeaderBytes).Parse(&manifest));
   return manifest;
-}
-
-Result<ImageManifest> ReadImageManifest(FileSystem& files, const std::string& path) {
-  ASSIGN_OR_RETURN(std::unique_ptr<StoreFile> file, files.Open(path));
-  ASSIGN_OR_RETURN(uint64_t size, file->Size());
-  if (size > kMaxManifestBytes) return CorruptAt(path, kMaxManifestBytes, "too long for a manifest");
-  std::vector<std::byte> bytes(size);
-  RETURN_IF_ERROR(file->ReadAt(bytes, 0));
-  return ParseImageManifest(bytes, path);
 }
 
 void VisitChunks(const ImageManifest& manifest, const std::function<void(const ChunkRef&)>& visit) {

@@ -62,13 +62,13 @@ struct ImageReader::State {
 
   // Reads the manifest and keeps what it names.
   Status Pin(const std::shared_ptr<Store>& store, const std::string& path) {
-    ASSIGN_OR_RETURN(manifest, ReadImageManifest(store->files(), path));
+    ASSIGN_OR_RETURN(manifest, ReadImageManifest(store->files(), path, store->keyring()));
     Result<std::vector<ChunkRef>> chunks_of = DistinctChunks(manifest);
     if (!chunks_of.ok()) return std::move(chunks_of).status().WithContext(path);
     distinct = *std::move(chunks_of);
     std::vector<Hash128> hashes;
     for (const ChunkRef& chunk : distinct) hashes.push_back(chunk.hash);
-    Result<std::unique_ptr<StoreReader>> reader = StoreReader::Begin(store, hashes);
+    Result<std::unique_ptr<StoreReader>> reader = StoreReader::Begin(store, hashes, manifest.names);
     if (!reader.ok()) return WithNotes(reader.status(), *store).WithContext(Name());
     chunks = *std::move(reader);
     return Status();

@@ -201,7 +201,7 @@ struct ImageWriter::State {
       unique_bytes += chunk.size;
       if (others.contains(chunk.hash)) others_bytes += chunk.size;
     }
-    ASSIGN_OR_RETURN(std::vector<std::byte> text, SerializeImageManifest(manifest));
+    ASSIGN_OR_RETURN(std::vector<std::byte> text, chunks->SerializeManifest(manifest));
     manifest_bytes = text.size();
     return slot->Prepare(chunks.get(), text);
   }
@@ -236,7 +236,9 @@ Result<std::unique_ptr<ImageWriter>> ImageWriter::Create(std::shared_ptr<Store> 
   state->task = task;
   state->id = id;
   ASSIGN_OR_RETURN(state->slot, ImageSlot::Take(store, task, id));
-  ASSIGN_OR_RETURN(state->chunks, StoreWriter::Begin(std::move(store)));
+  // Who holds it reads it back, and may have no identity.
+  const bool unshared = id == kHeldImage;
+  ASSIGN_OR_RETURN(state->chunks, StoreWriter::Begin(std::move(store), {unshared, {}}));
   return std::unique_ptr<ImageWriter>(new ImageWriter(std::move(state)));
 }
 

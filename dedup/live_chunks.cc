@@ -47,10 +47,8 @@ Status LiveChunks::Update() {
       ASSIGN_OR_RETURN(Content content, LookAt(path));
       auto known = read_.find(name);
       if (known != read_.end() && known->second == content) return Status();
-      ASSIGN_OR_RETURN(ImageManifest manifest, ReadImageManifest(files_, path));
-      VisitChunks(manifest, [this](const ChunkRef& chunk) {
-        if (chunk.hash != kZeroChunk) live_.insert(chunk.hash);
-      });
+      ASSIGN_OR_RETURN(StoredManifest manifest, ReadStoredManifest(files_, path));
+      live_.insert(manifest.names.begin(), manifest.names.end());
       read_[name] = content;
       return Status();
     }();

@@ -11,6 +11,7 @@
 #include <charconv>
 #include <cstring>
 
+#include "dedup/crypt.h"
 #include "dedup/store.h"
 
 namespace stasis {
@@ -26,7 +27,7 @@ constexpr uint32_t kFooterMagic = 0x444e4553;         // "SEND"
 struct DiskPackHeader {
   uint64_t magic;
   uint32_t version;
-  uint32_t zero;
+  uint32_t key_bytes;
   uint64_t id;
   uint64_t sum;
 };
@@ -80,6 +81,21 @@ T Load(std::span<const std::byte, sizeof(T)> bytes) {
 
 Status Corrupt(const char* what) { return Status(StatusCode::kCorrupt, what); }
 
+bool SizesFit(const RecordHeader& header) {
+  const uint64_t raw = header.raw_size, stored = header.stored_size;
+  switch (header.coding) {
+    case Coding::kRaw:
+      return stored == raw && header.stored_sum == 0;
+    case Coding::kZstd:
+      return stored <= raw;
+    case Coding::kSealedRaw:
+      return stored == raw + kSealBytes;
+    case Coding::kSealedZstd:
+      return stored > kSealBytes && stored <= raw + kSealBytes;
+  }
+  return false;
+}
+
 }  // namespace
 
 uint64_t RandomPackId() {
@@ -112,8 +128,8 @@ std::optional<uint64_t> PackIdOfName(std::string_view name, std::string_view suf
 }
 
 Status CorruptAt(const std::string& file, uint64_t offset, std::string_view what) {
-  return Errorf(StatusCode::kCorrupt, "%s at offset %llu: %.*s", file.c_str(),
-                static_cast<unsigned long long>(offset), static_cast<int>(what.size()), what.data());
+  return Status(StatusCode::kCorrupt,
+                file + " at offset " + std::to_string(offset) + ": " + std::string(what));
 }
 
 Damage DamageOf(const std::string& file, const Status& status) {
@@ -129,19 +145,31 @@ Damage DamageOf(const std::string& file, const Status& status) {
   return damage;
 }
 
-void EncodePackHeader(uint64_t id, std::span<std::byte, kPackHeaderBytes> out) {
-  DiskPackHeader disk{kPackMagic, kPackVersion, 0, id, 0};
+void EncodePackHeader(uint64_t id, uint32_t key_bytes, std::span<std::byte, kPackHeaderBytes> out) {
+  DiskPackHeader disk{kPackMagic, key_bytes == 0 ? kPackVersion : kSealedPackVersion, key_bytes, id, 0};
   disk.sum = SumOf(disk);
   std::memcpy(out.data(), &disk, sizeof disk);
 }
 
-Status DecodePackHeader(std::span<const std::byte, kPackHeaderBytes> bytes, uint64_t id) {
+Result<uint32_t> DecodePackHeader(std::span<const std::byte, kPackHeaderBytes> bytes, uint64_t id) {
   auto disk = Load<DiskPackHeader>(bytes);
   if (disk.magic != kPackMagic || disk.sum != SumOf(disk))
     return Corrupt("the header of the pack is damaged");
-  if (disk.version != kPackVersion) return Corrupt("a pack of an unknown version");
+  if (disk.version != kPackVersion && disk.version != kSealedPackVersion)
+    return Corrupt("a pack of an unknown version");
   if (disk.id != id) return Corrupt("a pack with another id");
-  return Status();
+  if ((disk.version == kSealedPackVersion) != (disk.key_bytes != 0) || disk.key_bytes > kMaxKeyBlock)
+    return Corrupt("the header of the pack makes no sense");
+  return disk.key_bytes;
+}
+
+Result<std::vector<std::byte>> ReadPackKey(const StoreFile& file, uint64_t id) {
+  std::array<std::byte, kPackHeaderBytes> header;
+  RETURN_IF_ERROR(file.ReadAt(header, 0));
+  ASSIGN_OR_RETURN(uint32_t size, DecodePackHeader(header, id));
+  std::vector<std::byte> key(size);
+  if (size > 0) RETURN_IF_ERROR(file.ReadAt(key, kPackHeaderBytes));
+  return key;
 }
 
 RecordHeader MakeRecordHeader(const Hash128& hash, size_t raw_size, const EncodedChunk& chunk) {
@@ -150,7 +178,7 @@ RecordHeader MakeRecordHeader(const Hash128& hash, size_t raw_size, const Encode
   header.raw_size = static_cast<uint32_t>(raw_size);
   header.stored_size = static_cast<uint32_t>(chunk.bytes.size());
   header.hash = hash;
-  if (chunk.coding != Coding::kRaw) header.stored_sum = Sum(chunk.bytes.data(), chunk.bytes.size());
+  if (chunk.coding != Coding::kRaw) header.stored_sum = StoredSum(chunk.bytes);
   return header;
 }
 
@@ -172,23 +200,23 @@ Result<RecordHeader> DecodeRecordHeader(std::span<const std::byte, kRecordHeader
     return Corrupt("the header of a chunk is damaged");
   RecordHeader header{static_cast<Coding>(disk.coding), disk.raw_size, disk.stored_size, disk.hash,
                       disk.stored_sum};
-  const bool raw = header.coding == Coding::kRaw;
-  const bool sizes_fit = raw ? header.stored_size == header.raw_size && header.stored_sum == 0
-                             : header.stored_size <= header.raw_size;
-  if ((!raw && header.coding != Coding::kZstd) || !sizes_fit || header.raw_size == 0 ||
-      header.raw_size > kMaxChunkBytes) {
+  if (!SizesFit(header) || header.raw_size == 0 || header.raw_size > kMaxChunkBytes)
     return Corrupt("the header of a chunk makes no sense");
-  }
   return header;
 }
 
-Status DecodeRecord(const RecordHeader& header, std::span<const std::byte> stored, std::span<std::byte> out) {
-  if (stored.size() != header.stored_size || out.size() != header.raw_size) {
-    return Corrupt("a chunk of another size");
-  }
-  if (header.coding != Coding::kRaw && Sum(stored.data(), stored.size()) != header.stored_sum) {
+uint64_t StoredSum(std::span<const std::byte> stored) { return Sum(stored.data(), stored.size()); }
+
+Status CheckStored(const RecordHeader& header, std::span<const std::byte> stored) {
+  if (stored.size() != header.stored_size) return Corrupt("a chunk of another size");
+  if (header.coding != Coding::kRaw && StoredSum(stored) != header.stored_sum)
     return Corrupt("the bytes of a chunk are damaged");
-  }
+  return Status();
+}
+
+Status DecodeRecord(const RecordHeader& header, std::span<const std::byte> stored, std::span<std::byte> out) {
+  if (out.size() != header.raw_size) return Corrupt("a chunk of another size");
+  RETURN_IF_ERROR(CheckStored(header, stored));
   RETURN_IF_ERROR(DecodeChunk(header.coding, stored, out));
   if (HashBytes(out) != header.hash) return Corrupt("the bytes of a chunk are damaged");
   return Status();
@@ -245,8 +273,9 @@ Result<std::vector<PackEntry>> DecodeIndex(std::span<const std::byte> bytes, uin
   std::vector<PackEntry> entries(count);
   if (count != 0) std::memcpy(entries.data(), bytes.data() + sizeof disk, count * sizeof(PackEntry));
   for (const PackEntry& entry : entries) {
-    if (entry.raw_size == 0 || entry.raw_size > kMaxChunkBytes || entry.stored_size > entry.raw_size ||
-        entry.offset > disk.pack_size || entry.end() > disk.pack_size) {
+    if (entry.raw_size == 0 || entry.raw_size > kMaxChunkBytes ||
+        entry.stored_size > entry.raw_size + kSealBytes || entry.offset > disk.pack_size ||
+        entry.end() > disk.pack_size) {
       return Corrupt("an index that makes no sense");
     }
   }
@@ -265,9 +294,16 @@ class Walker {
   Result<std::vector<PackEntry>> Run() {
     if (size_ < kPackHeaderBytes) return Damaged(0, "the pack ends inside its header");
     ASSIGN_OR_RETURN(std::span<const std::byte> head, Bytes(0, kPackHeaderBytes));
-    Status status = DecodePackHeader(head.first<kPackHeaderBytes>(), id_);
-    if (!status.ok()) return Damaged(0, status.message());
-    for (uint64_t at = kPackHeaderBytes;;) {
+    Result<uint32_t> key = DecodePackHeader(head.first<kPackHeaderBytes>(), id_);
+    if (!key.ok()) return Damaged(0, key.status().message());
+    if (size_ - kPackHeaderBytes < *key) return Damaged(kPackHeaderBytes, "the pack ends inside its key");
+    if (*key > 0) {
+      ASSIGN_OR_RETURN(std::span<const std::byte> block, Bytes(kPackHeaderBytes, *key));
+      Status status = RecipientsOf(block).status();
+      if (!status.ok()) return Damaged(kPackHeaderBytes, status.message());
+      if (walk_.progress) walk_.progress(*key);
+    }
+    for (uint64_t at = kPackHeaderBytes + *key;;) {
       if (size_ - at < kPackFooterBytes) return Damaged(at, "the pack ends too early");
       ASSIGN_OR_RETURN(std::span<const std::byte> magic, Bytes(at, kPackFooterBytes));
       if (IsPackFooter(magic)) return Footer(at, magic.first<kPackFooterBytes>());
@@ -314,8 +350,11 @@ class Walker {
   Status Chunk(const RecordHeader& header, const PackEntry& entry) {
     ASSIGN_OR_RETURN(std::span<const std::byte> stored,
                      Bytes(entry.offset + kRecordHeaderBytes, header.stored_size));
-    raw_.resize(header.raw_size);
-    Status status = DecodeRecord(header, stored, raw_);
+    const bool opaque = IsSealed(header.coding) && !walk_.open;
+    raw_.resize(opaque ? 0 : header.raw_size);
+    Status status = opaque                    ? CheckStored(header, stored)
+                    : IsSealed(header.coding) ? walk_.open(header, stored, raw_)
+                                              : DecodeRecord(header, stored, raw_);
     if (status.ok()) {
       walk_.chunk(header, entry, raw_);
     } else if (status.code() == StatusCode::kCorrupt) {
@@ -359,11 +398,19 @@ Status CheckPackEnds(const StoreFile& file, const std::string& label, uint64_t i
   if (size < kPackHeaderBytes + kPackFooterBytes) return CorruptAt(label, size, "the pack ends too early");
   std::array<std::byte, kPackHeaderBytes> header;
   RETURN_IF_ERROR(file.ReadAt(header, 0));
-  Status status = DecodePackHeader(header, id);
-  if (!status.ok()) return CorruptAt(label, 0, status.message());
+  Result<uint32_t> key = DecodePackHeader(header, id);
+  if (!key.ok()) return CorruptAt(label, 0, key.status().message());
+  if (*key > 0) {
+    if (*key > size - kPackHeaderBytes - kPackFooterBytes)
+      return CorruptAt(label, size, "the pack ends inside its key");
+    std::vector<std::byte> block(*key);
+    RETURN_IF_ERROR(file.ReadAt(block, kPackHeaderBytes));
+    Result<std::vector<PublicKey>> recipients = RecipientsOf(block);
+    if (!recipients.ok()) return CorruptAt(label, kPackHeaderBytes, recipients.status().message());
+  }
   std::array<std::byte, kPackFooterBytes> footer;
   RETURN_IF_ERROR(file.ReadAt(footer, size - kPackFooterBytes));
-  status = DecodePackFooter(footer, id, records, size);
+  Status status = DecodePackFooter(footer, id, records, size);
   return status.ok() ? status : CorruptAt(label, size - kPackFooterBytes, status.message());
 }
 

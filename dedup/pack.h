@@ -2,6 +2,8 @@
 // sum.
 //
 //   ID.pack  header | record header, bytes | ... | footer
+//            version 2, of encrypted chunks: the key that they are encrypted with follows the header
+//            (crypt.h)
 //   ID.idx   header | entries in the order of the pack | XXH3-128 of all that
 //
 // The footer makes a pack that was cut between two records as visible as one cut inside. Bytes kept as they
@@ -28,6 +30,7 @@
 namespace stasis {
 
 inline constexpr uint32_t kPackVersion = 1;
+inline constexpr uint32_t kSealedPackVersion = 2;
 inline constexpr size_t kPackHeaderBytes = 32;
 inline constexpr size_t kRecordHeaderBytes = 48;
 inline constexpr size_t kPackFooterBytes = 40;
@@ -51,8 +54,8 @@ struct RecordHeader {
   Coding coding = Coding::kRaw;
   uint32_t raw_size = 0;
   uint32_t stored_size = 0;
-  Hash128 hash;
-  uint64_t stored_sum = 0;  // of compressed bytes; 0 for bytes kept as they are
+  Hash128 hash;             // of an encrypted chunk: its name
+  uint64_t stored_sum = 0;  // of the bytes as they are stored; 0 for those of kRaw
 };
 
 // What an index says of one record. `offset` is that of the record's header.
@@ -65,13 +68,20 @@ struct PackEntry {
   uint64_t end() const { return offset + kRecordHeaderBytes + stored_size; }
 };
 
-void EncodePackHeader(uint64_t id, std::span<std::byte, kPackHeaderBytes> out);
-Status DecodePackHeader(std::span<const std::byte, kPackHeaderBytes> bytes, uint64_t id);
+// `key_bytes`: what follows of a key; 0: nothing in the pack is encrypted.
+void EncodePackHeader(uint64_t id, uint32_t key_bytes, std::span<std::byte, kPackHeaderBytes> out);
+Result<uint32_t> DecodePackHeader(std::span<const std::byte, kPackHeaderBytes> bytes, uint64_t id);
+// What follows the header of a key; empty when nothing is encrypted.
+Result<std::vector<std::byte>> ReadPackKey(const StoreFile& file, uint64_t id);
 
 RecordHeader MakeRecordHeader(const Hash128& hash, size_t raw_size, const EncodedChunk& chunk);
 void EncodeRecordHeader(const RecordHeader& header, std::span<std::byte, kRecordHeaderBytes> out);
 Result<RecordHeader> DecodeRecordHeader(std::span<const std::byte, kRecordHeaderBytes> bytes);
-// The bytes behind a header, checked against it, into `out`, which is as long as the chunk.
+uint64_t StoredSum(std::span<const std::byte> stored);
+// Size and sum of the bytes behind a header. All that can be said of an encrypted chunk without its key.
+Status CheckStored(const RecordHeader& header, std::span<const std::byte> stored);
+// The bytes behind a header, checked against it, into `out`, which is as long as the chunk. kCorrupt: also
+// when they are encrypted.
 Status DecodeRecord(const RecordHeader& header, std::span<const std::byte> stored, std::span<std::byte> out);
 
 // `size` is that of the whole file.
@@ -92,9 +102,13 @@ Status CheckPackEnds(const StoreFile& file, const std::string& label, uint64_t i
 // A walk over a pack from its first byte to its last. The first damage of the layout ends it (what follows a
 // header that cannot be read is not known); damage of a record's bytes does not. `damaged` gets the offset.
 struct PackWalk {
-  // Null: bytes behind headers are not read.
+  // Null: bytes behind headers are not read. `raw` is empty where the chunk is encrypted and `open` null.
   std::function<void(const RecordHeader& header, const PackEntry& entry, std::span<const std::byte> raw)>
       chunk;
+  // Of an encrypted chunk; may be null.
+  std::function<Status(const RecordHeader& header, std::span<const std::byte> stored,
+                       std::span<std::byte> out)>
+      open;
   std::function<void(uint64_t offset, std::string_view what)> damaged;
   // Bytes done since the last call; may be null.
   std::function<void(uint64_t)> progress;

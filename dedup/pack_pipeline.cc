@@ -2,20 +2,25 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
+
+#include "dedup/crypt.h"
 
 namespace stasis {
 namespace {
 
 constexpr size_t kBlockBytes = 4 << 20;
 constexpr size_t kBlocks = 8;
-static_assert(kPackHeaderBytes + kRecordHeaderBytes + kMaxChunkBytes + kPackFooterBytes <= kBlockBytes);
+static_assert(kPackHeaderBytes + kMaxKeyBlock + kRecordHeaderBytes + kMaxChunkBytes + kSealBytes +
+                  kPackFooterBytes <=
+              kBlockBytes);
 
 }  // namespace
 
-PackPipeline::PackPipeline(std::shared_ptr<StoreCore> core, LockFile& locks)
-    : core_(std::move(core)), locks_(locks) {}
+PackPipeline::PackPipeline(std::shared_ptr<StoreCore> core, LockFile& locks, std::vector<std::byte> key)
+    : core_(std::move(core)), locks_(locks), key_(std::move(key)) {}
 
 PackPipeline::~PackPipeline() {
   {
@@ -58,6 +63,14 @@ Status PackPipeline::status() const {
   return error_;
 }
 
+Status PackPipeline::SetKey(std::vector<std::byte> key) {
+  std::unique_lock lock(mutex_);
+  if (key == key_) return error_;
+  if (pack_ != nullptr && RoomFor(lock, 0) != nullptr) EndPack();
+  key_ = std::move(key);
+  return error_;
+}
+
 StoreCounts PackPipeline::added() const {
   std::lock_guard lock(mutex_);
   return added_;
@@ -93,9 +106,10 @@ void PackPipeline::OpenBlock() {
     packs_.push_back(std::make_unique<OutPack>());
     pack_ = packs_.back().get();
     pack_->id = RandomPackId();
-    pack_->size = block_->used = kPackHeaderBytes;
-    EncodePackHeader(pack_->id,
+    pack_->size = block_->used = kPackHeaderBytes + key_.size();
+    EncodePackHeader(pack_->id, static_cast<uint32_t>(key_.size()),
                      std::span<std::byte, kPackHeaderBytes>(block_->bytes.get(), kPackHeaderBytes));
+    std::copy(key_.begin(), key_.end(), block_->bytes.get() + kPackHeaderBytes);
   }
   block_->pack = pack_;
   block_->offset = pack_->size - block_->used;

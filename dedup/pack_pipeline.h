@@ -24,7 +24,8 @@ class PackPipeline {
  public:
   // `locks` outlives it, and holds a lock on each pack from its first byte on: exclusive until Finish(), then
   // shared.
-  PackPipeline(std::shared_ptr<StoreCore> core, LockFile& locks);
+  // `key`: that of what is appended, as it lies in a pack; empty: nothing is encrypted.
+  PackPipeline(std::shared_ptr<StoreCore> core, LockFile& locks, std::vector<std::byte> key = {});
   // Takes back what no Finish() has made visible.
   ~PackPipeline();
   PackPipeline(const PackPipeline&) = delete;
@@ -33,6 +34,8 @@ class PackPipeline {
   // The first error of the thread that writes is returned by every later call.
   Status Append(const RecordHeader& header, std::span<const std::byte> stored);
   Status status() const;
+  // What is appended from now on is encrypted with another key, and so goes to another pack.
+  Status SetKey(std::vector<std::byte> key);
   // All that was appended is on stable storage, visible and in the index of the store. Once.
   Status Finish();
   StoreCounts added() const;
@@ -67,6 +70,7 @@ class PackPipeline {
 
   const std::shared_ptr<StoreCore> core_;
   LockFile& locks_;
+  std::vector<std::byte> key_;  // guarded by mutex_
 
   mutable std::mutex mutex_;
   std::condition_variable work_;  // for the thread that writes

@@ -103,11 +103,11 @@ TEST(Pack, EveryBitOfAHeaderCounts) {
   std::array<std::byte, kRecordHeaderBytes> record;
   EncodeRecordHeader(MakeRecordHeader(HashBytes(raw), raw.size(), chunk), record);
   std::array<std::byte, kPackHeaderBytes> header;
-  EncodePackHeader(77, header);
+  EncodePackHeader(77, 0, header);
   std::array<std::byte, kPackFooterBytes> footer;
   EncodePackFooter(77, 3, 1000, footer);
   ASSERT_OK(DecodeRecordHeader(record).status());
-  ASSERT_OK(DecodePackHeader(header, 77));
+  ASSERT_OK(DecodePackHeader(header, 77).status());
   ASSERT_OK(DecodePackFooter(footer, 77, 3, 1000));
   EXPECT_FALSE(DecodePackHeader(header, 78).ok());
   EXPECT_FALSE(DecodePackFooter(footer, 77, 4, 1000).ok());

@@ -19,12 +19,13 @@ Result<std::shared_ptr<Store>> Store::Open(const std::string& root, StoreOptions
 const std::string& Store::root() const { return state_->core->root(); }
 const StoreOptions& Store::options() const { return state_->core->options(); }
 FileSystem& Store::files() const { return state_->core->files(); }
+Keyring& Store::keyring() const { return state_->core->keyring(); }
 std::vector<std::string> Store::notes() const { return state_->core->notes(); }
 Status Store::Refresh() { return state_->core->Refresh(); }
 StoreCounts Store::counts() const { return state_->core->counts(); }
 
 uint64_t Store::StoredBytes(const Hash128& hash) const {
-  std::vector<ChunkPlace> places = state_->core->Find(hash);
+  std::vector<ChunkPlace> places = state_->core->FindAny(hash);
   return places.empty() ? 0 : kRecordHeaderBytes + places.front().entry.stored_size;
 }
 

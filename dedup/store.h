@@ -31,6 +31,7 @@
 #include "base/status.h"
 #include "dedup/file_system.h"
 #include "dedup/hash.h"
+#include "dedup/keys.h"
 
 namespace stasis {
 
@@ -43,6 +44,10 @@ struct StoreOptions {
   uint64_t pack_bytes = 256 << 20;            // a pack that has reached this is sealed
   int zstd_level = 1;                         // 0: nothing is compressed
   FileSystem* files = nullptr;                // null: RealFileSystem()
+  // The folder of state, whose `encrypt-to` says to whom what is written is encrypted (keys.h); "": to
+  // nobody.
+  std::string keys;
+  std::string identity;  // file of who reads what is encrypted; "": $STASIS_IDENTITY
 };
 
 // Bytes of chunks as a store counts them.
@@ -62,6 +67,8 @@ struct Damage {
 struct VerifyReport {
   std::vector<Damage> damages;
   uint64_t images = 0, packs = 0, chunks = 0, bytes = 0;  // looked at
+  // Of the chunks and images, those that are encrypted and were not opened: there is no identity for them.
+  uint64_t sealed_chunks = 0, sealed_images = 0;
 };
 
 struct GcReport {
@@ -71,8 +78,11 @@ struct GcReport {
   std::vector<Damage> damages;  // met on the way; packs that have one stay as they are
 };
 
-class StoreIndex;     // store_index.h: where each chunk is
-struct RecordHeader;  // pack.h: what stands before a chunk in a pack
+class StoreIndex;      // store_index.h: where each chunk is
+class Keyring;         // crypt.h
+class ChunkNames;      // crypt.h
+struct ImageManifest;  // image_manifest.h
+struct RecordHeader;   // pack.h: what stands before a chunk in a pack
 
 // One opened store. Thread-safe. Sees the packs that were there when it was opened, those of its own writers,
 // and what Refresh() finds.
@@ -86,6 +96,7 @@ class Store {
   const std::string& root() const;
   const StoreOptions& options() const;  // with the store's own chunk size
   FileSystem& files() const;
+  Keyring& keyring() const;
   std::vector<std::string> notes() const;
   Status Refresh();
 
@@ -119,7 +130,15 @@ class Store {
 // call.
 class StoreWriter {
  public:
+  struct Options {
+    // Where the store encrypts: with a key and names of its own. What it writes is read back through the same
+    // Store without an identity, and found again by no other writer.
+    bool unshared = false;
+    // Where the store does not: whom it is encrypted to nevertheless.
+    std::vector<PublicKey> recipients;
+  };
   static Result<std::unique_ptr<StoreWriter>> Begin(std::shared_ptr<Store> store);
+  static Result<std::unique_ptr<StoreWriter>> Begin(std::shared_ptr<Store> store, Options options);
   ~StoreWriter();
 
   // The store has it, and keeps it for this session.
@@ -129,6 +148,8 @@ class StoreWriter {
   // The same of a chunk as another store's pack has it; `stored` is what follows `header` there. Untrusted:
   // kCorrupt when it is not the chunk that the header names.
   Status PutRecord(const RecordHeader& header, std::span<const std::byte> stored);
+  // The file that names an image, encrypted where the chunks are.
+  Result<std::vector<std::byte>> SerializeManifest(const ImageManifest& manifest) const;
   // All that was put is on stable storage and visible. Nothing may be put afterwards.
   Status Finish();
   // What this session has added.
@@ -148,13 +169,16 @@ class StoreReader {
     std::span<std::byte> out;  // as long as the chunk
   };
   // kCorrupt, naming the first chunk that no pack has.
+  // `names`: of an encrypted image, which no other chunks belong to. Without, those that are known of the
+  // store are looked through. kPermissionDenied: there is no identity for what is encrypted.
   static Result<std::unique_ptr<StoreReader>> Begin(std::shared_ptr<Store> store,
-                                                    std::span<const Hash128> hashes);
+                                                    std::span<const Hash128> hashes,
+                                                    std::shared_ptr<const ChunkNames> names = nullptr);
   ~StoreReader();
   // Fills and checks each. Neighbours in a pack are read at once. kCorrupt names file and offset; what is in
   // `out` then is undefined.
   Status Read(std::span<const Piece> pieces) const;
-  // The chunk as a pack has it, header and bytes, checked.
+  // The chunk as a pack has it, header and bytes, checked, and not encrypted.
   Result<std::vector<std::byte>> ReadRecord(const Hash128& hash) const;
 
  private:

@@ -66,7 +66,8 @@ Result<uint64_t> ParseFormat(std::string_view text) {
 StoreCore::StoreCore(std::string root, StoreOptions options)
     : root_(std::move(root)),
       options_(options),
-      files_(options.files != nullptr ? *options.files : RealFileSystem()) {
+      files_(options.files != nullptr ? *options.files : RealFileSystem()),
+      keyring_(options.keys, options.identity) {
   options_.files = &files_;
 }
 
@@ -233,9 +234,40 @@ void StoreCore::ForgetPack(uint64_t id) {
   index_.Remove(id);
 }
 
-std::vector<ChunkPlace> StoreCore::Find(const Hash128& hash) const {
+std::vector<ChunkPlace> StoreCore::Find(const Hash128& name) const {
   std::shared_lock lock(mutex_);
-  return index_.Find(hash);
+  return index_.Find(name);
+}
+
+std::vector<ChunkPlace> StoreCore::FindAny(const Hash128& hash) const {
+  std::vector<ChunkPlace> places = Find(hash);
+  for (const std::shared_ptr<const ChunkNames>& names : keyring_.Known()) {
+    std::vector<ChunkPlace> more = Find(names->Of(hash));
+    places.insert(places.end(), more.begin(), more.end());
+  }
+  return places;
+}
+
+Result<std::shared_ptr<const DataKey>> StoreCore::KeyOf(uint64_t pack, const StoreFile& file) {
+  {
+    std::lock_guard lock(keys_mutex_);
+    auto found = keys_.find(pack);
+    if (found != keys_.end()) return found->second;
+  }
+  Result<std::vector<std::byte>> block = ReadPackKey(file, pack);
+  if (!block.ok() && block.status().code() == StatusCode::kCorrupt)
+    return CorruptAt(PackLabel(pack), 0, block.status().message());
+  if (!block.ok()) return block.status();
+  std::shared_ptr<const DataKey> key;
+  if (!block->empty()) {
+    Result<std::shared_ptr<const DataKey>> opened = keyring_.Open(*block);
+    if (!opened.ok() && opened.status().code() == StatusCode::kCorrupt)
+      return CorruptAt(PackLabel(pack), kPackHeaderBytes, opened.status().message());
+    if (!opened.ok()) return opened.status();
+    key = *std::move(opened);
+  }
+  std::lock_guard lock(keys_mutex_);
+  return keys_[pack] = std::move(key);
 }
 
 std::vector<uint64_t> StoreCore::Packs() const {

@@ -7,6 +7,7 @@
 #define DEDUP_STORE_CORE_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "dedup/crypt.h"
 #include "dedup/file_system.h"
 #include "dedup/store.h"
 #include "dedup/store_index.h"
@@ -29,6 +31,7 @@ class StoreCore {
   const std::string& root() const { return root_; }
   const StoreOptions& options() const { return options_; }
   FileSystem& files() const { return files_; }
+  Keyring& keyring() { return keyring_; }
 
   std::string packs_folder() const { return root_ + "/packs"; }
   std::string images_folder() const { return root_ + "/images"; }
@@ -50,7 +53,12 @@ class StoreCore {
   void AddPack(uint64_t id, std::vector<PackEntry> entries);
   void ForgetPack(uint64_t id);
 
-  std::vector<ChunkPlace> Find(const Hash128& hash) const;
+  // By the name that the chunk has in packs.
+  std::vector<ChunkPlace> Find(const Hash128& name) const;
+  // By its hash, under whatever name that is known.
+  std::vector<ChunkPlace> FindAny(const Hash128& hash) const;
+  // What a pack is encrypted with; null when it is not. As Keyring::Open().
+  Result<std::shared_ptr<const DataKey>> KeyOf(uint64_t pack, const StoreFile& file);
   std::vector<uint64_t> Packs() const;
   std::vector<PackEntry> Entries(uint64_t pack) const;
   StoreCounts counts() const;
@@ -83,6 +91,10 @@ class StoreCore {
   const std::string root_;
   StoreOptions options_;
   FileSystem& files_;
+
+  Keyring keyring_;
+  std::mutex keys_mutex_;
+  std::map<uint64_t, std::shared_ptr<const DataKey>> keys_;  // of packs; guarded by keys_mutex_
 
   std::mutex refresh_mutex_;  // one Refresh() at a time
   mutable std::shared_mutex mutex_;

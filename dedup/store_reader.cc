@@ -35,7 +35,8 @@ struct StoreReader::State {
   Result<bool> HoldAll(std::span<const Hash128> hashes, Hash128* missing);
   Result<bool> Hold(uint64_t pack);
   Result<std::shared_ptr<StoreFile>> OpenPack(uint64_t id) const;
-  // Places in packs that this session holds.
+  // Places in packs, and of these those that this session holds.
+  std::vector<ChunkPlace> Find(const Hash128& hash) const;
   std::vector<ChunkPlace> Places(const Hash128& hash) const;
   Status ReadRun(std::span<const Wanted> run, std::span<const Piece> pieces) const;
   Status ReadOne(const ChunkPlace& place, const Piece& piece) const;
@@ -48,7 +49,8 @@ struct StoreReader::State {
   std::shared_ptr<Store> store;  // lives as long
   std::shared_ptr<StoreCore> core;
   std::unique_ptr<LockFile> locks;
-  std::set<uint64_t> held;  // constant once begun
+  std::shared_ptr<const ChunkNames> names;  // null: all that are known
+  std::set<uint64_t> held;                  // constant once begun
   mutable std::mutex mutex;
   mutable std::map<uint64_t, std::shared_ptr<StoreFile>> open;  // guarded by mutex
   mutable std::vector<Buffer> buffers;                          // guarded by mutex
@@ -70,7 +72,7 @@ Result<bool> StoreReader::State::Hold(uint64_t pack) {
 Result<bool> StoreReader::State::HoldAll(std::span<const Hash128> hashes, Hash128* missing) {
   for (const Hash128& hash : hashes) {
     bool found = false;
-    for (const ChunkPlace& place : core->Find(hash)) {
+    for (const ChunkPlace& place : Find(hash)) {
       ASSIGN_OR_RETURN(bool there, Hold(place.pack));
       found |= there;
     }
@@ -91,8 +93,12 @@ Result<std::shared_ptr<StoreFile>> StoreReader::State::OpenPack(uint64_t id) con
   return open[id] = std::move(file);
 }
 
+std::vector<ChunkPlace> StoreReader::State::Find(const Hash128& hash) const {
+  return names ? core->Find(names->Of(hash)) : core->FindAny(hash);
+}
+
 std::vector<ChunkPlace> StoreReader::State::Places(const Hash128& hash) const {
-  std::vector<ChunkPlace> places = core->Find(hash);
+  std::vector<ChunkPlace> places = Find(hash);
   std::erase_if(places, [this](const ChunkPlace& place) { return !held.contains(place.pack); });
   return places;
 }
@@ -112,14 +118,16 @@ void StoreReader::State::GiveBuffer(Buffer buffer) const {
 
 Status StoreReader::State::ReadOne(const ChunkPlace& place, const Piece& piece) const {
   ASSIGN_OR_RETURN(std::shared_ptr<StoreFile> file, OpenPack(place.pack));
-  return stasis::ReadRecord(*file, place, piece.hash, piece.out).status();
+  const KeySource key = [&] { return core->KeyOf(place.pack, *file); };
+  return ReadChunk(*file, place, piece.hash, key, piece.out);
 }
 
 Result<StoreReader::State::Buffer> StoreReader::State::ReadStored(const ChunkPlace& place,
                                                                   const Hash128& hash) const {
   ASSIGN_OR_RETURN(std::shared_ptr<StoreFile> file, OpenPack(place.pack));
+  const KeySource key = [&] { return core->KeyOf(place.pack, *file); };
   Buffer raw(place.entry.raw_size);
-  return stasis::ReadRecord(*file, place, hash, raw);
+  return stasis::ReadRecord(*file, place, hash, key, raw);
 }
 
 Status StoreReader::State::ReadElsewhere(const ChunkPlace& bad, const Piece& piece, Status damage) const {
@@ -140,15 +148,16 @@ Status StoreReader::State::ReadRun(std::span<const Wanted> run, std::span<const 
   Buffer buffer = TakeBuffer();
   if (buffer.size() < end - start) buffer.resize(end - start);
   Status read = file.ok() ? (*file)->ReadAt(std::span(buffer).first(end - start), start) : file.status();
+  const KeySource key = [&] { return core->KeyOf(run.front().place.pack, **file); };
   Status result;
   for (const Wanted& wanted : run) {
     const Piece& piece = pieces[wanted.piece];
     const PackEntry& entry = wanted.place.entry;
     const std::span<const std::byte> bytes(buffer);
-    Status status =
-        read.ok() ? CheckRecord(wanted.place, piece.hash,
-                                bytes.subspan(entry.offset - start, entry.end() - entry.offset), piece.out)
-                  : ReadOne(wanted.place, piece);
+    Status status = read.ok() ? CheckRecord(wanted.place, piece.hash,
+                                            bytes.subspan(entry.offset - start, entry.end() - entry.offset),
+                                            key, piece.out)
+                              : ReadOne(wanted.place, piece);
     if (!status.ok()) status = ReadElsewhere(wanted.place, piece, std::move(status));
     if (result.ok()) result = std::move(status);
   }
@@ -160,8 +169,10 @@ StoreReader::StoreReader(std::unique_ptr<State> state) : state_(std::move(state)
 StoreReader::~StoreReader() = default;
 
 Result<std::unique_ptr<StoreReader>> StoreReader::Begin(std::shared_ptr<Store> store,
-                                                        std::span<const Hash128> hashes) {
+                                                        std::span<const Hash128> hashes,
+                                                        std::shared_ptr<const ChunkNames> names) {
   auto state = std::make_unique<State>();
+  state->names = std::move(names);
   state->core = store->state_->core;
   state->store = std::move(store);
   ASSIGN_OR_RETURN(state->locks, state->core->OpenLocks());
@@ -173,7 +184,7 @@ Result<std::unique_ptr<StoreReader>> StoreReader::Begin(std::shared_ptr<Store> s
     // the chunk is in none.
     std::vector<uint64_t> before = state->core->Packs();
     RETURN_IF_ERROR(state->core->Refresh());
-    if (state->core->Packs() == before && state->core->Find(missing).empty()) {
+    if (state->core->Packs() == before && state->Find(missing).empty()) {
       return Status(StatusCode::kCorrupt, "chunk " + HashText(missing) + " is in no pack");
     }
   }

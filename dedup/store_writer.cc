@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "dedup/codec.h"
+#include "dedup/crypt.h"
+#include "dedup/image_manifest.h"
 #include "dedup/pack.h"
 #include "dedup/pack_pipeline.h"
 #include "dedup/store.h"
@@ -20,8 +22,20 @@ struct LowBits {
 }  // namespace
 
 struct StoreWriter::State {
-  State(std::shared_ptr<Store> from, std::shared_ptr<StoreCore> shared, std::unique_ptr<LockFile> own)
-      : store(std::move(from)), core(std::move(shared)), locks(std::move(own)), pipeline(core, *locks) {}
+  State(std::shared_ptr<Store> from, std::shared_ptr<StoreCore> shared, std::unique_ptr<LockFile> own,
+        std::shared_ptr<const CryptSession> session)
+      : store(std::move(from)),
+        core(std::move(shared)),
+        locks(std::move(own)),
+        crypt(std::move(session)),
+        pipeline(core, *locks, crypt ? crypt->block : std::vector<std::byte>()) {}
+
+  Hash128 NameOf(const Hash128& hash) const { return crypt ? crypt->names->Of(hash) : hash; }
+  Status Append(const Hash128& hash, size_t raw_size, const EncodedChunk& chunk) {
+    if (!crypt) return pipeline.Append(MakeRecordHeader(hash, raw_size, chunk), chunk.bytes);
+    SealedChunk sealed = SealChunk(*crypt, hash, raw_size, chunk);
+    return pipeline.Append(sealed.header, sealed.stored);
+  }
 
   bool Claimed(const Hash128& hash) {
     std::lock_guard lock(mutex);
@@ -52,6 +66,7 @@ struct StoreWriter::State {
   const std::shared_ptr<Store> store;  // lives as long
   const std::shared_ptr<StoreCore> core;
   const std::unique_ptr<LockFile> locks;
+  const std::shared_ptr<const CryptSession> crypt;  // null: nothing is encrypted
   PackPipeline pipeline;
   std::mutex mutex;
   std::unordered_set<Hash128, LowBits> claimed;  // put, or being put; guarded by mutex
@@ -63,16 +78,24 @@ StoreWriter::StoreWriter(std::unique_ptr<State> state) : state_(std::move(state)
 StoreWriter::~StoreWriter() = default;
 
 Result<std::unique_ptr<StoreWriter>> StoreWriter::Begin(std::shared_ptr<Store> store) {
+  return Begin(std::move(store), Options());
+}
+
+Result<std::unique_ptr<StoreWriter>> StoreWriter::Begin(std::shared_ptr<Store> store, Options options) {
   std::shared_ptr<StoreCore> core = store->state_->core;
+  ASSIGN_OR_RETURN(std::shared_ptr<const CryptSession> crypt, core->keyring().Begin(options.unshared));
+  if (!crypt && !options.recipients.empty()) {
+    ASSIGN_OR_RETURN(crypt, core->keyring().BeginTo(std::move(options.recipients)));
+  }
   ASSIGN_OR_RETURN(std::unique_ptr<LockFile> locks, core->OpenLocks());
-  auto state = std::make_unique<State>(std::move(store), std::move(core), std::move(locks));
+  auto state = std::make_unique<State>(std::move(store), std::move(core), std::move(locks), std::move(crypt));
   return std::unique_ptr<StoreWriter>(new StoreWriter(std::move(state)));
 }
 
 Result<bool> StoreWriter::Has(const Hash128& hash) {
   RETURN_IF_ERROR(state_->pipeline.status());
   if (state_->Claimed(hash)) return true;
-  for (const ChunkPlace& place : state_->core->Find(hash)) {
+  for (const ChunkPlace& place : state_->core->Find(state_->NameOf(hash))) {
     ASSIGN_OR_RETURN(bool held, state_->Hold(place.pack));
     if (held) return true;
   }
@@ -88,7 +111,7 @@ Status StoreWriter::Put(const Hash128& hash, std::span<const std::byte> raw) {
   ASSIGN_OR_RETURN(bool mine, state_->Claim(hash));
   if (!mine) return Status();
   EncodedChunk chunk = EncodeChunk(raw, state_->core->options().zstd_level);
-  return state_->pipeline.Append(MakeRecordHeader(hash, raw.size(), chunk), chunk.bytes);
+  return state_->Append(hash, raw.size(), chunk);
 }
 
 Status StoreWriter::PutRecord(const RecordHeader& header, std::span<const std::byte> stored) {
@@ -98,7 +121,13 @@ Status StoreWriter::PutRecord(const RecordHeader& header, std::span<const std::b
   RETURN_IF_ERROR(DecodeRecord(header, stored, raw));
   ASSIGN_OR_RETURN(bool mine, state_->Claim(header.hash));
   if (!mine) return Status();
-  return state_->pipeline.Append(header, stored);
+  return state_->Append(header.hash, header.raw_size, {header.coding, stored});
+}
+
+Result<std::vector<std::byte>> StoreWriter::SerializeManifest(const ImageManifest& manifest) const {
+  ASSIGN_OR_RETURN(std::vector<std::byte> bytes, SerializeImageManifest(manifest));
+  if (!state_->crypt) return bytes;
+  return SealImageManifest(manifest, bytes, *state_->crypt);
 }
 
 Status StoreWriter::Finish() {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/parallel.h"
+#include "dedup/crypt.h"
 #include "dedup/image_manifest.h"
 #include "dedup/live_chunks.h"
 #include "dedup/pack.h"
@@ -88,8 +89,16 @@ class Verifier {
       Damaged(StoreCore::PackLabel(pack.id), at, what);
     };
     walk.progress = [&](uint64_t bytes) { Progress(bytes); };
+    // Without the key the bytes are what was written, and no more is known of them.
+    Result<std::shared_ptr<const DataKey>> key = core_.KeyOf(pack.id, *pack.file);
+    if (key.ok() && *key) {
+      walk.open = [&](const RecordHeader& header, std::span<const std::byte> stored,
+                      std::span<std::byte> out) { return OpenChunk(**key, header, stored, out); };
+    }
+    uint64_t sealed = 0;
     walk.chunk = [&](const RecordHeader& header, const PackEntry&, std::span<const std::byte>) {
       ++chunks;
+      if (IsSealed(header.coding) && !walk.open) ++sealed;
       good.push_back(header.hash);
     };
     ASSIGN_OR_RETURN(std::vector<PackEntry> entries, WalkPack(*pack.file, pack.id, walk));
@@ -97,8 +106,16 @@ class Verifier {
     std::lock_guard lock(mutex_);
     ++report_.packs;
     report_.chunks += chunks;
+    report_.sealed_chunks += sealed;
     good_.insert(good.begin(), good.end());
     return Status();
+  }
+
+  // Whole, and under the name of its content as far as the names of the store are known.
+  Status OpenChunk(const DataKey& key, const RecordHeader& header, std::span<const std::byte> stored,
+                   std::span<std::byte> out) {
+    ASSIGN_OR_RETURN(SealedChunk chunk, UnsealChunk(key, header, stored));
+    return DecodeChunk(chunk.header.coding, chunk.stored, out);
   }
 
   // `entries` is what the pack holds.
@@ -122,7 +139,8 @@ class Verifier {
 
   Status VerifyManifest(const std::string& name) {
     const std::string path = core_.root() + "/" + name;
-    Result<ImageManifest> manifest = ReadImageManifest(files_, path);
+    Result<StoredManifest> manifest = ReadStoredManifest(files_, path);
+    if (manifest.ok() && manifest->sealed) return VerifySealed(name, *manifest);
     if (!manifest.ok()) {
       StatusCode code = manifest.status().code();
       if (code == StatusCode::kNotFound) return Status();  // removed meanwhile
@@ -132,18 +150,41 @@ class Verifier {
     }
     ++report_.images;
     Progress(manifest->file_bytes);
-    Result<std::vector<ChunkRef>> chunks = DistinctChunks(*manifest);
+    Result<std::vector<ChunkRef>> chunks = DistinctChunks(manifest->plain);
     if (!chunks.ok()) {
       report_.damages.push_back(DamageOf(name, chunks.status()));
       return Status();
     }
-    for (const ChunkRef& chunk : *chunks) {
-      if (good_.contains(chunk.hash)) continue;
-      if (!files_.Exists(path)) return Status();  // removed meanwhile, and its chunks with it
-      report_.damages.push_back(
-          {name, 0, "needs chunk " + HashText(chunk.hash) + ", which no pack holds whole"});
-    }
+    std::vector<Hash128> names;
+    for (const ChunkRef& chunk : *chunks) names.push_back(chunk.hash);
+    CheckThere(name, names);
     return Status();
+  }
+
+  // Opened too, if it can be.
+  Status VerifySealed(const std::string& name, const StoredManifest& manifest) {
+    ++report_.images;
+    Progress(manifest.file_bytes);
+    Status opened = ReadImageManifest(files_, core_.root() + "/" + name, core_.keyring()).status();
+    if (opened.code() == StatusCode::kNotFound) return Status();  // removed meanwhile
+    if (opened.code() == StatusCode::kPermissionDenied) {
+      ++report_.sealed_images;
+    } else if (opened.code() == StatusCode::kCorrupt || opened.code() == StatusCode::kUnsupported) {
+      report_.damages.push_back(DamageOf(name, opened));
+      return Status();
+    } else if (!opened.ok()) {
+      return opened;
+    }
+    CheckThere(name, manifest.names);
+    return Status();
+  }
+
+  void CheckThere(const std::string& name, std::span<const Hash128> chunks) {
+    for (const Hash128& chunk : chunks) {
+      if (good_.contains(chunk)) continue;
+      if (!files_.Exists(core_.root() + "/" + name)) return;  // removed meanwhile, and its chunks with it
+      report_.damages.push_back({name, 0, "needs chunk " + HashText(chunk) + ", which no pack holds whole"});
+    }
   }
 
   StoreCore& core_;

@@ -14,7 +14,7 @@ constexpr std::chrono::seconds kFetchTime(30);
 
 Result<RankMemory> ReadPeer(Store& store, const FanOut::Peer& peer) {
   ASSIGN_OR_RETURN(std::string path, ManifestPath(store.root(), peer.task, peer.image));
-  ASSIGN_OR_RETURN(ImageManifest manifest, ReadImageManifest(store.files(), path));
+  ASSIGN_OR_RETURN(ImageManifest manifest, ReadImageManifest(store.files(), path, store.keyring()));
   return RankMemoryOf(manifest);
 }
 

@@ -25,7 +25,9 @@ std::string FindOldImage(const std::string& folder, const std::string& id) {
 
 Result<std::shared_ptr<stasis::Store>> Job::OpenStore() {
   if (op_.store) return op_.store;
-  Result<std::shared_ptr<stasis::Store>> store = stasis::Store::Open(paths_.store);
+  StoreOptions options;
+  options.keys = arguments_.state_dir;
+  Result<std::shared_ptr<stasis::Store>> store = stasis::Store::Open(paths_.store, options);
   if (!store.ok()) return OnDisk(store.status());
   for (const std::string& note : (*store)->notes()) op_.answer.notes.push_back(note);
   return store;

@@ -207,7 +207,7 @@ Result<PreparedImages> PreparedImages::Prepare(const std::shared_ptr<Store>& sto
     ASSIGN_OR_RETURN(manifest.id, NextImageId(*store, tasks[rank]));
     manifest.task = tasks[rank];
     ASSIGN_OR_RETURN(std::unique_ptr<ImageSlot> slot, ImageSlot::Take(store, manifest.task, manifest.id));
-    ASSIGN_OR_RETURN(std::vector<std::byte> bytes, SerializeImageManifest(manifest));
+    ASSIGN_OR_RETURN(std::vector<std::byte> bytes, writer.SerializeManifest(manifest));
     RETURN_IF_ERROR(slot->Prepare(rank == 0 ? &writer : nothing.get(), bytes));
     prepared.slots_.push_back(std::move(slot));
     prepared.ids_.push_back(manifest.id);

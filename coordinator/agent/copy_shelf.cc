@@ -19,7 +19,7 @@ namespace {
 
 Result<Manifest> MetaOf(const Store& store, const std::string& task, const std::string& image) {
   ASSIGN_OR_RETURN(std::string path, ManifestPath(store.root(), task, image));
-  ASSIGN_OR_RETURN(ImageManifest manifest, ReadImageManifest(store.files(), path));
+  ASSIGN_OR_RETURN(ImageManifest manifest, ReadImageManifest(store.files(), path, store.keyring()));
   return ParseManifest(manifest.meta);
 }
 

@@ -46,6 +46,12 @@ Status CheckId(const std::string& id) {
                 static_cast<int>(std::min<size_t>(id.size(), 200)), id.data());
 }
 
+StoreOptions OptionsOf(const Folders& folders) {
+  StoreOptions options;
+  options.keys = folders.state;
+  return options;
+}
+
 }  // namespace
 
 Result<ImageName> ParseImageName(const std::string& text, const Folders& folders) {
@@ -66,11 +72,11 @@ Result<std::shared_ptr<Store>> OpenStore(const Folders& folders) {
   if (!RealFileSystem().Exists(StoreRoot(folders) + "/format")) {
     return Status(StatusCode::kNotFound, "there is no image at " + StoreRoot(folders));
   }
-  return Store::Open(StoreRoot(folders));
+  return Store::Open(StoreRoot(folders), OptionsOf(folders));
 }
 
 Result<std::shared_ptr<Store>> OpenOrCreateStore(const Folders& folders) {
-  return Store::Open(StoreRoot(folders));
+  return Store::Open(StoreRoot(folders), OptionsOf(folders));
 }
 
 bool IsCheckpointId(const std::string& id) {
