@@ -75,6 +75,23 @@ Examples:
   stasis images copy train --to node7:7470
   stasis images copy train 000003 --to node7:7470 --keep 1)";
 
+constexpr char kKeygenFooter[] =
+    R"(The file it makes, the identity, is what restores images that are encrypted to the key; whoever restores names it by
+STASIS_IDENTITY. Keep it off the nodes that only write images, and keep a copy: without it the images are lost.
+
+Example:
+  stasis images keygen ~/stasis.identity)";
+
+constexpr char kEncryptToFooter[] =
+    R"(From then on whatever writes images on this node encrypts them to these keys: checkpoints, schedules, migrations that
+arrive, memory of paused tasks that is put on disk. Images that are there stay as they are. Without KEY it says who the
+images are encrypted to.
+
+Examples:
+  stasis images encrypt-to stasis-public-5f0c...
+  stasis images encrypt-to
+  stasis images encrypt-to --off)";
+
 std::string NotEmpty(const std::string& text) { return text.empty() ? "the name is empty" : ""; }
 
 }  // namespace
@@ -123,6 +140,14 @@ void CommandLine::AddImages() {
   import->add_option("FILE", options_.file, "what `stasis images export` wrote")->required();
   import->add_option("--as", options_.as, "name of the task here (default: as it was exported)")
       ->type_name("NAME");
+
+  CLI::App* keygen = AddVerbTo(images, "keygen", "make a key that images can be encrypted to", kKeygenFooter);
+  keygen->add_option("FILE", options_.file, "the identity: a file that does not exist yet")->required();
+
+  CLI::App* encrypt =
+      AddVerbTo(images, "encrypt-to", "encrypt the images that this node writes", kEncryptToFooter);
+  CLI::Option* keys = encrypt->add_option("KEY", options_.images, "public key, as `images keygen` prints it");
+  encrypt->add_flag("--off", options_.force, "to nobody: what is written is not encrypted")->excludes(keys);
 }
 
 }  // namespace stasis

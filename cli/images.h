@@ -20,6 +20,8 @@ int ImagesGcVerb(const Options& options, Context& context);
 int ImagesCopyVerb(const Options& options, Context& context);
 int ImagesExportVerb(const Options& options, Context& context);
 int ImagesImportVerb(const Options& options, Context& context);
+int ImagesKeygenVerb(const Options& options, Context& context);
+int ImagesEncryptToVerb(const Options& options, Context& context);
 
 // Fails with the remedy that belongs to the status of something asked of the store.
 int FailOfStore(const Status& status, Context& context);

@@ -44,6 +44,7 @@ Json Describe(const ImageFigures& image, const std::string& state) {
                 {"manifest_bytes", image.counts.manifest_bytes},
                 {"task_exists", !state.empty()},
                 {"task_state", state},
+                {"encrypted_to", image.sealed_to},
                 {"damage", image.damage}};
   if (image.ranks > 0) entry["ranks"] = image.ranks;
   return entry;
@@ -55,6 +56,11 @@ std::string Row(const ImageFigures& image, const std::string& state) {
   if (!image.damage.empty()) {
     return fmt::format("{:<28} {:>7} {:>11} {:>11} {:>11} {:>11}  {}\n", image.name.Text(), "-", "-", "-",
                        "-", "-", "damaged; task: " + task);
+  }
+  if (!image.sealed_to.empty()) {
+    return fmt::format("{:<28} {:>7} {:>11} {:>11} {:>11} {:>11}  {}\n", image.name.Text(), "-", "-", "-",
+                       SizeText(image.stored_bytes), SizeText(image.frees_bytes),
+                       "encrypted to key " + image.sealed_to + "; task: " + task);
   }
   int64_t age = image.has_task ? std::time(nullptr) - static_cast<int64_t>(image.created) : -1;
   return fmt::format("{:<28} {:>7} {:>11} {:>11} {:>11} {:>11}  {}\n", image.name.Text(), AgeText(age),

@@ -295,7 +295,8 @@ TEST(ImagesCommandLine, WrongUsageNamesTheVerb) {
 }
 
 TEST(ImagesCommandLine, EveryVerbHasHelpWithAnExampleAndJson) {
-  for (const char* verb : {"ls", "show", "verify", "rm", "gc", "copy", "export", "import"}) {
+  for (const char* verb :
+       {"ls", "show", "verify", "rm", "gc", "copy", "export", "import", "keygen", "encrypt-to"}) {
     CommandLine line;
     CommandLine::Outcome outcome = line.Parse({"images", verb, "--help"});
     EXPECT_EQ(outcome.exit_code, 0);

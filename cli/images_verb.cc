@@ -10,9 +10,11 @@ struct SubVerb {
 };
 
 constexpr SubVerb kSubVerbs[] = {
-    {"ls", ImagesLsVerb},         {"show", ImagesShowVerb},     {"verify", ImagesVerifyVerb},
-    {"rm", ImagesRmVerb},         {"gc", ImagesGcVerb},         {"copy", ImagesCopyVerb},
+    {"ls", ImagesLsVerb},         {"show", ImagesShowVerb},
+    {"verify", ImagesVerifyVerb}, {"rm", ImagesRmVerb},
+    {"gc", ImagesGcVerb},         {"copy", ImagesCopyVerb},
     {"export", ImagesExportVerb}, {"import", ImagesImportVerb},
+    {"keygen", ImagesKeygenVerb}, {"encrypt-to", ImagesEncryptToVerb},
 };
 
 std::string RemedyOf(const Status& status) {
@@ -21,6 +23,8 @@ std::string RemedyOf(const Status& status) {
       return "`stasis images ls` lists the images";
     case StatusCode::kCorrupt:
       return "`stasis images verify` lists every damaged place; other images may be whole";
+    case StatusCode::kPermissionDenied:
+      return "the message names the key; who made it has the file of its identity";
     case StatusCode::kResourceExhausted:
       return "free some room; `stasis images rm` and `stasis images gc` give back what images take";
     default:

@@ -42,10 +42,19 @@ int ReportVerified(const VerifyReport& report, const std::string& what, Context&
                  {"images", report.images},
                  {"packs", report.packs},
                  {"chunks", report.chunks},
-                 {"bytes", report.bytes}};
+                 {"bytes", report.bytes},
+                 {"sealed_chunks", report.sealed_chunks},
+                 {"sealed_images", report.sealed_images}};
   if (report.damages.empty()) {
-    return context.reporter.Done(
-        fields, fmt::format("{}: {} images, {}, no damage", what, report.images, SizeText(report.bytes)));
+    std::string text =
+        fmt::format("{}: {} images, {}, no damage", what, report.images, SizeText(report.bytes));
+    if (report.sealed_chunks + report.sealed_images > 0) {
+      text += fmt::format(
+          "; {} images and {} chunks are encrypted, and were looked at from outside only: "
+          "STASIS_IDENTITY names the file of their identity",
+          report.sealed_images, report.sealed_chunks);
+    }
+    return context.reporter.Done(fields, text);
   }
   return FailDamaged(fields, report.damages,
                      fmt::format("{}: {} damaged places", what, report.damages.size()),

@@ -16,8 +16,11 @@ namespace stasis {
 
 struct ImageFigures {
   ImageName name;
-  int ranks = 0;          // whose images it is, of a job; else 0
-  std::string damage;     // why it cannot be read; the figures are zero then
+  int ranks = 0;       // whose images it is, of a job; else 0
+  std::string damage;  // why it cannot be read; the figures are zero then
+  // The keys that it is encrypted to, of one that there is no identity for: no more than what it takes is
+  // known.
+  std::string sealed_to;
   bool has_task = false;  // its meta describes a task, as a checkpoint's does
   uint64_t created = 0;   // seconds since 1970
   uint64_t device_bytes = 0;
