@@ -6,6 +6,7 @@
 #include "coordinator/agent/arrival_job.h"
 #include "coordinator/agent/peer_link.h"
 #include "coordinator/job_json.h"
+#include "coordinator/moved_mark.h"
 #include "coordinator/node/image_names.h"
 
 namespace stasis {
@@ -130,6 +131,11 @@ v1::Outcome Arrival::HandOver(const v1::HandOverRequest& request) {
 void Arrival::RemoveAgain() {
   RemoveRecords(parts_.site, JobOf(row_), images_);
   parts_.copies->Reinstate(row_.job);
+  // The record of an earlier stay is there again.
+  const std::string node = MovedTo(TaskPaths(parts_.site.folders, row_.tasks.front()).folder);
+  if (node.empty()) return;
+  parts_.registry->Refresh(row_.job);
+  parts_.registry->SetMovedTo(row_.job, node);
 }
 
 // Nothing can make it this node's any more.

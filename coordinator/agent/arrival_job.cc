@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <ctime>
 
+#include "coordinator/agent/earlier_stay.h"
 #include "coordinator/job_operation.h"
 #include "coordinator/node/ghost_client.h"
 #include "coordinator/node/image_names.h"
@@ -42,7 +43,7 @@ Status WriteTaskRecords(const Site& site, const ArrivedJob& job, const std::vect
     ASSIGN_OR_RETURN(Manifest manifest, ParseManifest(manifests[rank].meta));
     ASSIGN_OR_RETURN(TaskConfig config, ParseTaskConfig(manifest.task));
     // Of a stay that has ended: it would be taken for what happens from now on.
-    RETURN_IF_ERROR(RemoveTree(paths.folder));
+    RETURN_IF_ERROR(SetEarlierTaskAside(paths));
     RETURN_IF_ERROR(WriteImportedTask(paths, RecordOfTask(site, paths, manifest.task, config), images[rank]));
     RETURN_IF_ERROR(MakeFolders(paths.ctl));
   }
@@ -61,14 +62,17 @@ Status WriteJobFiles(const Site& site, const std::vector<std::string>& images, J
   return WriteJobImage(site.folders.state, record.name, image);
 }
 
-// Images of an earlier stay remain.
-void RemoveJobFiles(const Folders& folders, const std::string& job) {
-  Result<std::vector<JobImage>> images = ListJobImages(folders.state, job);
-  if (images.ok() && !images->empty()) (void)RemoveJobImage(folders.state, job, images->back().id);
-  const std::string folder = JobFolder(folders, job);
-  (void)unlink((folder + "/job.json").c_str());
-  (void)rmdir((folder + "/images").c_str());
-  (void)rmdir(folder.c_str());
+// Images of an earlier stay remain, and so does its record.
+void RemoveJobFiles(const Folders& folders, const std::string& job, const std::vector<std::string>& images) {
+  Result<std::vector<JobImage>> there = ListJobImages(folders.state, job);
+  if (there.ok() && !there->empty() && there->back().images == images)
+    (void)RemoveJobImage(folders.state, job, there->back().id);
+  (void)PutEarlierJobBack(folders, job);
+}
+
+void ForgetEarlierStay(const Folders& folders, const ArrivedJob& job) {
+  if (job.ranked) ForgetEarlierJob(folders, job.name);
+  for (const std::string& task : job.tasks) ForgetEarlierTask(TaskPaths(folders, task));
 }
 
 Result<Json> RestoreTask(const Site& site, const ArrivedJob& job, const std::string& image,
@@ -238,17 +242,19 @@ Result<std::vector<std::string>> CommitImages(const std::shared_ptr<Store>& stor
 
 Status WriteRecords(const Site& site, const ArrivedJob& job, const std::vector<ImageManifest>& manifests,
                     const std::vector<std::string>& images, const std::optional<JobRecord>& record) {
-  Status status = WriteTaskRecords(site, job, manifests, images);
+  Status status;
+  if (record) status = SetEarlierJobAside(site.folders, job.name, TaskPaths(site.folders, job.tasks.front()));
+  if (status.ok()) status = WriteTaskRecords(site, job, manifests, images);
   if (status.ok() && record) status = WriteJobFiles(site, images, *record);
   if (!status.ok()) RemoveRecords(site, job, images);
   return status;
 }
 
 void RemoveRecords(const Site& site, const ArrivedJob& job, const std::vector<std::string>& images) {
-  if (job.ranked) RemoveJobFiles(site.folders, job.name);
+  if (job.ranked) RemoveJobFiles(site.folders, job.name, images);
   for (const std::string& task : job.tasks) {
     TaskPaths paths(site.folders, task);
-    (void)RemoveTree(paths.folder);
+    (void)PutEarlierTaskBack(paths);
     (void)RemoveTree(paths.run);
   }
   Result<std::shared_ptr<Store>> store = OpenOrCreateStore(site.folders);
@@ -260,8 +266,10 @@ void RemoveRecords(const Site& site, const ArrivedJob& job, const std::vector<st
 
 Result<Json> RestoreArrived(const Site& site, const ArrivedJob& job, const std::vector<std::string>& images,
                             const std::vector<std::vector<int>>& gpus, uint32_t deadline_ms) {
-  if (job.ranked) return RestoreRanks(site, job, gpus, deadline_ms);
-  return RestoreTask(site, job, images.front(), gpus.front(), deadline_ms);
+  Result<Json> answer = job.ranked ? RestoreRanks(site, job, gpus, deadline_ms)
+                                   : RestoreTask(site, job, images.front(), gpus.front(), deadline_ms);
+  if (answer.ok() && BoolField(*answer, "ok")) ForgetEarlierStay(site.folders, job);
+  return answer;
 }
 
 bool HasArrived(const Site& site, const ArrivedJob& job) {
@@ -273,6 +281,7 @@ bool HasArrived(const Site& site, const ArrivedJob& job) {
     Result<TaskFacts> facts = ReadTaskFacts(paths);
     all = all && facts.ok() && Runs(*facts, job.token);
   }
+  if (all) ForgetEarlierStay(site.folders, job);
   if (all) return true;
   for (const std::string& task : job.tasks) {
     Result<TaskFacts> facts = ReadTaskFacts(TaskPaths(site.folders, task));
