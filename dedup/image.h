@@ -139,6 +139,8 @@ class ImageWriter {
   Status Commit(const Json& meta);
 
   const std::string& id() const;
+  // What is written is encrypted (docs/image-format.md).
+  bool encrypted() const;
   ImageCounts counts() const;
 
  private:

@@ -320,6 +320,7 @@ Status ImageWriter::Commit(const Json& meta) {
 }
 
 const std::string& ImageWriter::id() const { return state_->id; }
+bool ImageWriter::encrypted() const { return state_->chunks->encrypted(); }
 
 ImageCounts ImageWriter::counts() const {
   ImageCounts counts;

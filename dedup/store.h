@@ -152,6 +152,7 @@ class StoreWriter {
   Result<std::vector<std::byte>> SerializeManifest(const ImageManifest& manifest) const;
   // All that was put is on stable storage and visible. Nothing may be put afterwards.
   Status Finish();
+  bool encrypted() const;
   // What this session has added.
   StoreCounts added() const;
 

@@ -140,6 +140,8 @@ Status StoreWriter::Finish() {
   return state_->pipeline.Finish();
 }
 
+bool StoreWriter::encrypted() const { return state_->crypt != nullptr; }
+
 StoreCounts StoreWriter::added() const { return state_->pipeline.added(); }
 
 }  // namespace stasis

@@ -18,6 +18,7 @@
 #include "ghost/job.h"
 #include "ghost/proc.h"
 #include "ghost/programs.h"
+#include "ghost/scratch.h"
 #include "ghost/tcp_kernel.h"
 
 namespace stasis {
@@ -285,6 +286,7 @@ Status Job::Dump() {
   RETURN_IF_ERROR(CheckResidue(tree, closed, config_.driver, &op_.answer.remedy));
   ASSIGN_OR_RETURN(op_.manifest.programs, ProgramsOf(tree, &op_.answer.remedy));
   std::string criu_folder = paths_.Dump() + "/" + kCriuFolder;
+  RETURN_IF_ERROR(MakeScratch(paths_.Dump(), op_.writer->encrypted()));
   RETURN_IF_ERROR(MakeFolders(criu_folder));
   op_.sizes_before = AppendedSizes(tree);
   if (coordination_) {
@@ -311,7 +313,9 @@ Status Job::AddDump() {
   std::string criu_folder = paths_.Dump() + "/" + kCriuFolder;
   std::string files_folder = paths_.Dump() + "/" + kFilesFolder;
   // Nothing that a restore needs, and different each time.
-  (void)rename((criu_folder + "/dump.log").c_str(), (paths_.state + "/criu-dump.log").c_str());
+  if (Result<std::string> log = ReadFile(criu_folder + "/dump.log"); log.ok())
+    (void)WriteFileAtomically(paths_.state + "/criu-dump.log", *log);
+  (void)unlink((criu_folder + "/dump.log").c_str());
   (void)unlink((criu_folder + "/dump.log.out").c_str());
   CriuPages pages(criu_folder);
   RETURN_IF_ERROR(
@@ -337,7 +341,7 @@ Status Job::Commit() {
   RETURN_IF_ERROR(OnDisk(op_.writer->Commit()));
   untidy_ = untidy;
   op_.committed = true;
-  return RemoveTree(paths_.Dump());
+  return RemoveScratch(paths_.Dump());
 }
 
 }  // namespace stasis

@@ -12,6 +12,7 @@
 #include "ghost/job.h"
 #include "ghost/proc.h"
 #include "ghost/programs.h"
+#include "ghost/scratch.h"
 #include "ghost/tcp_kernel.h"
 
 namespace stasis {
@@ -156,7 +157,7 @@ void Job::FillRestore() {
 
 Status Job::Revive() {
   RETURN_IF_ERROR(MakeFolders(paths_.Ctl()));
-  RETURN_IF_ERROR(RemoveTree(paths_.Revive()));
+  RETURN_IF_ERROR(MakeScratch(paths_.Revive(), op_.reader->manifest().names != nullptr));
   Status status = ReviveFiles();
   if (status.ok()) status = Publish(Step::kRevive, false);
   if (status.ok()) status = RemoveTree(paths_.state + "/exit.json");
@@ -171,7 +172,7 @@ Status Job::Revive() {
     if (!loaded.ok()) status = std::move(loaded);
   }
   if (status.ok()) status = FetchMemory();
-  (void)RemoveTree(paths_.Revive());
+  (void)RemoveScratch(paths_.Revive());
   if (!status.ok()) {
     Abandon();
     return status;

@@ -1,6 +1,7 @@
 // The store of images, as one task's ghost uses it.
 #include "base/files.h"
 #include "ghost/job.h"
+#include "ghost/scratch.h"
 
 namespace stasis {
 namespace {
@@ -69,8 +70,8 @@ Status Job::ChooseImage() {
 
 // What a ghost that was killed has left behind; only while nothing of this task is held.
 void Job::Sweep() {
-  (void)RemoveTree(paths_.Dump());
-  (void)RemoveTree(paths_.Revive());
+  (void)RemoveScratch(paths_.Dump());
+  (void)RemoveScratch(paths_.Revive());
   if (holdings_.on_disk() || !Exists(paths_.Image(kHeldImage))) return;
   Result<std::shared_ptr<stasis::Store>> store = OpenStore();
   Status status = store.ok() ? RemoveImage(**store, config_.name, kHeldImage) : store.status();

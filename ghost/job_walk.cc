@@ -2,6 +2,7 @@
 #include "base/files.h"
 #include "ghost/job.h"
 #include "ghost/proc.h"
+#include "ghost/scratch.h"
 #include "ghost/tcp_kernel.h"
 
 namespace stasis {
@@ -229,7 +230,7 @@ void Job::Undo() {
   op_.writer.reset();
   DropUnwantedImage();
   LetTcpGoOn(process_.init_pid, paths_.Dump() + "/" + kCriuFolder);
-  (void)RemoveTree(paths_.Dump());
+  (void)RemoveScratch(paths_.Dump());
   if (!op_.old_extents.empty()) holdings_.PutBack(std::move(op_.old_extents));
   op_.old_extents.clear();
   for (size_t i = 0; i < op_.old_placements.size() && i < holdings_.members.size(); ++i) {
