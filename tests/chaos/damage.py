@@ -61,11 +61,10 @@ class Damage:
 
     def newest_image(self):
         """It is damaged, the job dies, and comes back from it if that can be, else from the one before."""
-        agent = self.node.agent
-        agent.call("checkpoint", job=self.job.name)
+        self.course.call("checkpoint")
         before, older = list_files(self.state), self.images()[-1]
         self.job.get_on()
-        agent.call("checkpoint", job=self.job.name)
+        self.course.call("checkpoint")
         newest = self.images()[-1]
         victims = sorted(self.image_files(self.round.what, list_files(self.state) - before))
         if not victims:
@@ -86,7 +85,7 @@ class Damage:
 
     def restore(self, image, must=False):
         try:
-            self.node.agent.call("restore", job=self.job.name, image=image)
+            self.course.call("restore", image=image)
             self.job.brought_back()
             self.job.get_on()
         except OperationFailed as failed:
@@ -118,7 +117,7 @@ class Damage:
             good = file.read()
         self.spoil(path)
         try:
-            self.node.agent.call("checkpoint", job=self.job.name)
+            self.course.call("checkpoint")
             self.course.say("checkpoint: succeeded")
         except OperationFailed as failed:
             self.course.say(f"checkpoint: {failed.result}")

@@ -57,7 +57,7 @@ SAMPLES = {
 
 
 class NotRunning(AssertionError):
-    """The job has come to its end where it should have gone on."""
+    """The job has come to its end, or to rest, where it should have gone on."""
 
 
 class ChaosJob(MovingJob):
@@ -65,6 +65,14 @@ class ChaosJob(MovingJob):
 
     def alive(self):
         return all(self.nodes[self.at].live(task) for task in self.tasks)
+
+    def check_running(self):
+        if not self.alive():
+            raise NotRunning(f"{self.name} does not live on {self.at}")
+        # A ghost whose command was killed goes on to pause it.
+        told = self.nodes[self.at].agent.job(self.name)
+        if told is None or told.condition != RUNNING:
+            raise NotRunning(f"{self.name} on {self.at}: {told}")
 
     def printed(self):
         try:
@@ -76,11 +84,10 @@ class ChaosJob(MovingJob):
         """Until it has done something new; NotRunning when it ends before."""
         before, give_up = self.printed(), time.monotonic() + PROGRESS_SECONDS
         while self.printed() <= before:
-            if not self.alive():
-                raise NotRunning(f"{self.name} does not live on {self.at}")
+            self.check_running()
             if time.monotonic() > give_up:
                 raise AssertionError(f"{self.name} on {self.at} lives and does nothing for {PROGRESS_SECONDS} s")
-            time.sleep(0.02)  # nothing tells when a program without agent or ghost has printed
+            time.sleep(0.1)  # nothing tells when a program without agent or ghost has printed
 
     def expected(self):
         return self.sample.expected()
@@ -94,33 +101,36 @@ class Counter(ChaosJob):
 
     count = 0
     counts = frozenset({0})
+    unanswered = 0  # requests that it may have counted
 
     def ask(self, line):
         port = re.search(r"127\.0\.0\.1:(\d+)", self.output())[1]
-        client = ("import socket, sys; c = socket.create_connection(('127.0.0.1', int(sys.argv[1])), 30); "
+        client = ("import socket, sys; c = socket.create_connection(('127.0.0.1', int(sys.argv[1])), 10); "
                   "c.sendall(sys.argv[2].encode() + b'\\n'); print(c.makefile().readline().strip())")
         result = self.nodes[self.at].run("/usr/bin/python3", "-c", client, port, line, timeout=90)
         if result.returncode != 0:
-            if not self.alive():
-                raise NotRunning(f"{self.name} does not live on {self.at}")
+            self.unanswered += line == "inc"
+            self.check_running()
             raise AssertionError(f"{self.name} on {self.at} does not answer: {result.stderr}")
         return result.stdout.strip()
 
     def get_on(self):
         answer = self.ask("inc")
         if not answer:
+            self.unanswered += 1
             time.sleep(0.2)  # the connection is closed before the process is gone
             raise NotRunning(f"{self.name} on {self.at} hangs up")
-        if answer != str(self.count + 1):
+        if not answer.isdigit() or not self.count < int(answer) <= self.count + 1 + self.unanswered:
             raise AssertionError(f"{self.name} counts {answer} after {self.count}")
-        self.count += 1
+        self.count, self.unanswered = int(answer), 0
         self.counts |= {self.count}
 
     def brought_back(self):
         count = self.ask("get")
-        if not count.isdigit() or int(count) not in self.counts:
+        known = {each + more for each in self.counts for more in range(self.unanswered + 1)}
+        if not count.isdigit() or int(count) not in known:
             raise AssertionError(f"{self.name} came back with {count}, having counted {sorted(self.counts)}")
-        self.count = int(count)
+        self.count, self.unanswered = int(count), 0
 
     def expected(self):
         return [f"stopped at {self.count}"]
