@@ -105,7 +105,7 @@ step "compare"
 cmp "$work/undisturbed.log" "$work/disturbed.log" >&2 || fail "the disturbed run printed something else"
 hash=$(sed -n 's/^sha256 //p' "$work/disturbed.log")
 [ -n "$hash" ] || fail "no SHA-256 printed"
-"$train" --reference >"$work/reference.log" || fail "the reference run failed"
+LD_LIBRARY_PATH=$build/lib/softgpu "$train" --reference >"$work/reference.log" || fail "the reference run failed"
 python3 "$STASIS_ROOT/samples/compare_losses.py" "$work/disturbed.log" "$work/reference.log" >&2 ||
   fail "the losses differ from the reference"
 accuracy=$(sed -n 's/^test accuracy \([0-9.]*\).*/\1/p' "$work/disturbed.log")
