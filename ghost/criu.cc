@@ -9,6 +9,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "base/bundled_criu.h"
 #include "base/files.h"
 #include "ghost/child.h"
 
@@ -79,6 +80,8 @@ Result<std::string> FindCriu(const std::string& option) {
     return Status(StatusCode::kNotFound,
                   "'" + named + "' is no absolute path of a program (--criu, STASIS_CRIU)");
   }
+  std::string bundled = BundledCriu();
+  if (!bundled.empty()) return bundled;
   Result<std::string> found = FindInPath();
   if (found.ok()) return found;
   const char* home = std::getenv("HOME");

@@ -29,7 +29,7 @@ struct CriuFailure {
 // The cause that a log shows: the first error that is not a consequence of another.
 CriuFailure ExplainCriuLog(const std::string& log);
 
-// `option` if not empty, else $STASIS_CRIU, PATH, ~/.cache/stasis/criu/bin/criu. kNotFound names all of them.
+// `option` if not empty, else $STASIS_CRIU, the one of our package, PATH, ~/.cache/stasis/criu/bin/criu. kNotFound names all of them.
 Result<std::string> FindCriu(const std::string& option);
 // "4.2.1"
 Result<std::string> CriuVersion(const std::string& criu);

@@ -24,14 +24,18 @@ const std::vector<std::string_view>& PolicyNames() {
   return *names;
 }
 
-Result<std::unique_ptr<Policy>> MakePolicy(std::string_view name) {
+std::string PolicyList() {
   std::string known;
+  for (const Row& row : kPolicies) known += (known.empty() ? "" : ", ") + std::string(row.name);
+  return known;
+}
+
+Result<std::unique_ptr<Policy>> MakePolicy(std::string_view name) {
   for (const Row& row : kPolicies) {
     if (row.name == name) return row.make();
-    known += (known.empty() ? "" : ", ") + std::string(row.name);
   }
   return Errorf(StatusCode::kInvalidArgument, "no policy '%.*s'; there are %s", static_cast<int>(name.size()),
-                name.data(), known.c_str());
+                name.data(), PolicyList().c_str());
 }
 
 }  // namespace stasis::scheduler

@@ -3,6 +3,7 @@
 #define SCHEDULER_POLICY_H_
 
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -27,9 +28,11 @@ class Policy {
   virtual Decision Decide(const State& state, Time last) = 0;
 };
 
-// fifo, srtf, las, themis, astraea, gandiva. kInvalidArgument names them.
+// By its name in policies.cc. kInvalidArgument names all of them.
 Result<std::unique_ptr<Policy>> MakePolicy(std::string_view name);
 const std::vector<std::string_view>& PolicyNames();
+// "fifo, srtf, ...", for people.
+std::string PolicyList();
 
 }  // namespace stasis::scheduler
 

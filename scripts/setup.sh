@@ -23,7 +23,8 @@ PACKAGES=(g++ cmake ninja-build ccache clang libclang-rt-dev clang-format git py
   file procps libgtest-dev libgmock-dev libbenchmark-dev libcli11-dev nlohmann-json3-dev libzstd-dev liblz4-dev zlib1g-dev libfmt-dev libxxhash-dev libunwind-dev valgrind
   libopenblas-serial-dev dataset-fashion-mnist iproute2 libnftables1 openmpi-bin
   slurm-wlm munge libslurm-dev
-  libgrpc++-dev libssl-dev libsodium-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler prometheus-cpp-dev libcivetweb-dev libsqlite3-dev libncurses-dev python3-grpcio python3-protobuf openssl chromium)
+  libgrpc++-dev libssl-dev libsodium-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler prometheus-cpp-dev libcivetweb-dev libsqlite3-dev libncurses-dev python3-grpcio python3-protobuf openssl chromium
+  python3-yaml groff-base systemd)
 
 command -v apt-get >/dev/null || die "only Debian and its derivatives are supported: apt-get was not found"
 install_packages "${PACKAGES[@]}"

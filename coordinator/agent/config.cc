@@ -142,4 +142,12 @@ ConfigOutcome ParseConfig(const std::vector<std::string>& arguments, const Folde
   return {};
 }
 
+void VisitCommandLine(const std::function<void(const CLI::App&)>& visit) {
+  CLI::App app(kAbout, "stasisd");
+  AgentConfig config;
+  Texts texts;
+  AddOptions(app, texts, config);
+  visit(app);
+}
+
 }  // namespace stasis

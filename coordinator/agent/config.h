@@ -2,6 +2,7 @@
 #ifndef COORDINATOR_AGENT_CONFIG_H_
 #define COORDINATOR_AGENT_CONFIG_H_
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,10 @@
 #include "base/log/log.h"
 #include "coordinator/node/layout.h"
 #include "proto/rpc/endpoint.h"
+
+namespace CLI {
+class App;
+}
 
 namespace stasis {
 
@@ -32,6 +37,9 @@ struct ConfigOutcome {
 // `folders` are for what is not given.
 ConfigOutcome ParseConfig(const std::vector<std::string>& arguments, const Folders& folders,
                           AgentConfig* config);
+
+// Shows `visit` the command line that ParseConfig understands.
+void VisitCommandLine(const std::function<void(const CLI::App&)>& visit);
 
 }  // namespace stasis
 

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <chrono>
 
+#include "base/bundled_criu.h"
 #include "coordinator/node/program.h"
 
 namespace stasis {
@@ -27,6 +28,8 @@ std::string FindCriu() {
   std::vector<std::string> environment = OwnEnvironment();
   std::string named = EnvironmentValue(environment, "STASIS_CRIU");
   if (!named.empty()) return named;
+  std::string bundled = BundledCriu();
+  if (!bundled.empty()) return bundled;
   Result<std::string> found =
       FindProgram("criu", EnvironmentValue(environment, "PATH") + ":/usr/sbin:/usr/local/sbin");
   if (found.ok()) return *found;

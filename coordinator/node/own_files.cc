@@ -8,6 +8,14 @@
 namespace stasis {
 namespace {
 
+#ifndef STASIS_VERSION
+#error "the build tells the version"
+#endif
+
+// What is mapped into tasks lies in a folder of its version: running tasks and images need the very files
+// that they have begun with, also when a newer version has been installed beside it.
+constexpr char kRuntime[] = "../lib/stasis/" STASIS_VERSION;
+
 // `places` are relative to the folder of the program: the build folder's first, then an installation's.
 std::string Choose(const std::string& folder, std::initializer_list<const char*> places, const char* file) {
   std::string first;
@@ -26,8 +34,8 @@ OwnFiles FindOwnFilesOf(const std::string& program) {
   std::string folder = program.substr(0, program.rfind('/'));
   OwnFiles files;
   files.stasis = program;
-  files.preload = Choose(folder, {"../lib", "../lib/stasis"}, "libstasis.so");
-  files.init = Choose(folder, {".", "../lib/stasis"}, "stasis-init");
+  files.preload = Choose(folder, {"../lib", kRuntime}, "libstasis.so");
+  files.init = Choose(folder, {".", kRuntime}, "stasis-init");
   files.ghost = Choose(folder, {".", "../lib/stasis"}, "stasis-ghost");
   files.simulator = Choose(folder, {".", "../lib/stasis"}, "stasis-sim");
   files.softgpud = Choose(folder, {".", "../lib/stasis"}, "softgpud");

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/bundled_criu.h"
 #include "coordinator/node/own_files.h"
 #include "coordinator/node/subprocess.h"
 #include "coordinator/node/testing.h"
@@ -102,13 +103,14 @@ TEST(WhyUnmanaged, Setuid) {
 
 TEST(OwnFiles, InABuildFolderAndInstalled) {
   TempFolder folder;
-  for (const char* sub : {"build/bin", "build/lib/softgpu", "usr/bin", "usr/lib/stasis/softgpu"}) {
+  for (const char* sub : {"build/bin", "build/lib/softgpu", "usr/bin", "usr/lib/stasis/softgpu",
+                          "usr/lib/stasis/" STASIS_VERSION}) {
     std::filesystem::create_directories(folder.File(sub));
   }
   for (const char* file :
        {"build/lib/libstasis.so", "build/bin/stasis-init", "build/lib/softgpu/libcuda.so.1",
-        "usr/lib/stasis/libstasis.so", "usr/lib/stasis/stasis-init", "usr/lib/stasis/stasis-ghost",
-        "usr/lib/stasis/softgpu/libcuda.so.1"}) {
+        "usr/lib/stasis/" STASIS_VERSION "/libstasis.so", "usr/lib/stasis/" STASIS_VERSION "/stasis-init",
+        "usr/lib/stasis/stasis-ghost", "usr/lib/stasis/softgpu/libcuda.so.1"}) {
     WriteText(folder.File(file), "");
   }
   OwnFiles built = FindOwnFilesOf(folder.File("build/bin/stasis"));
@@ -119,9 +121,21 @@ TEST(OwnFiles, InABuildFolderAndInstalled) {
   EXPECT_EQ(missing.code(), StatusCode::kNotFound);
   EXPECT_NE(missing.message().find("stasis-ghost"), std::string_view::npos);
   OwnFiles installed = FindOwnFilesOf(folder.File("usr/bin/stasis"));
-  EXPECT_EQ(installed.preload, folder.File("usr/lib/stasis/libstasis.so"));
+  EXPECT_EQ(installed.preload, folder.File("usr/lib/stasis/" STASIS_VERSION "/libstasis.so"));
   EXPECT_EQ(installed.ghost, folder.File("usr/lib/stasis/stasis-ghost"));
   EXPECT_EQ(installed.softgpu_folder, folder.File("usr/lib/stasis/softgpu"));
+}
+
+TEST(BundledCriu, IsBesideTheProgramsOfAPackage) {
+  TempFolder folder;
+  for (const char* sub : {"usr/bin", "usr/lib/stasis"}) std::filesystem::create_directories(folder.File(sub));
+  EXPECT_EQ(BundledCriuOf(folder.File("usr/bin/stasis")), "");
+  WriteText(folder.File("usr/lib/stasis/criu"), "");
+  EXPECT_EQ(BundledCriuOf(folder.File("usr/bin/stasis")), "");  // that cannot be executed
+  MakeExecutable(folder.File("usr/lib/stasis/criu"), "");
+  EXPECT_EQ(std::filesystem::canonical(BundledCriuOf(folder.File("usr/bin/stasis"))),
+            folder.File("usr/lib/stasis/criu"));
+  EXPECT_EQ(BundledCriuOf(folder.File("usr/lib/stasis/stasis-ghost")), folder.File("usr/lib/stasis/criu"));
 }
 
 TEST(Environment, Changes) {

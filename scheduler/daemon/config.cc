@@ -120,7 +120,7 @@ void AddOptions(CLI::App& app, Texts& texts, SchedulerConfig& config) {
   app.add_flag("--web-clear", texts.web_clear,
                "also on an address that others reach: whoever does sees the page, in the clear");
   std::vector<std::string> policies(PolicyNames().begin(), PolicyNames().end());
-  app.add_option("--policy", config.policy, "fifo, srtf, las, themis, astraea, gandiva (default astraea)")
+  app.add_option("--policy", config.policy, PolicyList() + " (default astraea)")
       ->check(CLI::IsMember(policies))
       ->type_name("NAME");
   app.add_option("--lease", texts.lease, "how long a job keeps its devices at least (default 15m)")
@@ -158,6 +158,14 @@ ConfigOutcome ParseConfig(const std::vector<std::string>& arguments, SchedulerCo
   if (!good.ok())
     return {true, kExitUsage, std::string(good.message()) + " (`stasis-schedd --help` explains)"};
   return {};
+}
+
+void VisitCommandLine(const std::function<void(const CLI::App&)>& visit) {
+  CLI::App app(kAbout, "stasis-schedd");
+  SchedulerConfig config;
+  Texts texts;
+  AddOptions(app, texts, config);
+  visit(app);
 }
 
 }  // namespace stasis::scheduler

@@ -2,6 +2,7 @@
 #ifndef SCHEDULER_DAEMON_CONFIG_H_
 #define SCHEDULER_DAEMON_CONFIG_H_
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,10 @@
 #include "base/log/log.h"
 #include "proto/rpc/endpoint.h"
 #include "scheduler/types.h"
+
+namespace CLI {
+class App;
+}
 
 namespace stasis::scheduler {
 
@@ -31,6 +36,9 @@ struct ConfigOutcome {
   std::string text;  // to be printed: help, or what is wrong
 };
 ConfigOutcome ParseConfig(const std::vector<std::string>& arguments, SchedulerConfig* config);
+
+// Shows `visit` the command line that ParseConfig understands.
+void VisitCommandLine(const std::function<void(const CLI::App&)>& visit);
 
 }  // namespace stasis::scheduler
 

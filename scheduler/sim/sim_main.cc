@@ -140,13 +140,14 @@ void AddOptions(CLI::App& app, Options& options) {
       ->capture_default_str();
   app.add_option("--tenants", options.weights,
                  "CSV file `name,share`; without it all tenants weigh the same");
-  app.add_option("--policy", options.policies, "fifo, srtf, las, themis, astraea, gandiva, or all")
+  app.add_option("--policy", options.policies, PolicyList() + ", or all")
       ->delimiter(',')
       ->capture_default_str();
   app.add_option("--gpus", options.gpus, "devices of the cluster; instead of --nodes");
   app.add_option("--nodes", sim.shape.nodes, "nodes of the cluster")->capture_default_str();
   app.add_option("--devices-per-node", sim.shape.devices_per_node, "at most 64")->capture_default_str();
-  app.add_option("--nodes-per-switch", sim.shape.nodes_per_switch, "")->capture_default_str();
+  app.add_option("--nodes-per-switch", sim.shape.nodes_per_switch, "nodes that are near each other")
+      ->capture_default_str();
   app.add_option("--lease", options.lease, "seconds a job keeps its devices")->capture_default_str();
   app.add_option("--lease-budget", sim.lease_budget,
                  "shortest lease that keeps pausing below this part of the time, instead of --lease");
@@ -194,7 +195,7 @@ int Main(int argc, char** argv) {
   AddOptions(app, options);
   CLI::App* fit =
       app.add_subcommand("fit", "a cost model from measured operations: CSV operation,bytes_per_gpu,seconds");
-  fit->add_option("SAMPLES", options.samples, "")->required();
+  fit->add_option("SAMPLES", options.samples, "CSV file with the measured operations")->required();
   CLI11_PARSE(app, argc, argv);
   Status status;
   if (fit->parsed()) {

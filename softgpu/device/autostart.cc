@@ -156,7 +156,7 @@ Result<std::string> FindDaemon() {
     return Errorf(StatusCode::kNotFound, "SOFTGPU_DAEMON: %s is no program", named);
   }
   std::string folder = OwnFolder();
-  for (const char* place : {"/../bin/softgpud", "/softgpud", "/../../bin/softgpud"}) {
+  for (const char* place : {"/../bin/softgpud", "/softgpud", "/../softgpud", "/../../bin/softgpud"}) {
     std::string path = folder + place;
     if (access(path.c_str(), X_OK) == 0) return path;
   }
