@@ -45,6 +45,30 @@ Status MakeDirectories(const std::string& directory) {
   return ErrnoStatus(errno, "create directory " + directory);
 }
 
+// In a user namespace the owner of what is not of it, as root's, has this number.
+constexpr uid_t kNobodyHere = 65534;
+
+Status CheckOwner(const std::string& path, const struct stat& info) {
+  if (info.st_uid == geteuid() || info.st_uid == 0 || info.st_uid == kNobodyHere) return Status();
+  return Status(StatusCode::kPermissionDenied, path + " belongs to another user");
+}
+
+// Who owns a directory above ours, or may write it, may put another one in its place. That of a group may be
+// written by the group: users have groups of their own.
+Status CheckAbove(const std::string& directory) {
+  for (std::string above = directory; above != "/" && above != ".";) {
+    above = DirectoryOf(above);
+    struct stat info, link;
+    if (stat(above.c_str(), &info) != 0 || lstat(above.c_str(), &link) != 0)
+      return ErrnoStatus(errno, "stat " + above);
+    RETURN_IF_ERROR(CheckOwner(above, info));
+    RETURN_IF_ERROR(CheckOwner(above, link));
+    if ((info.st_mode & S_IWOTH) != 0 && (info.st_mode & S_ISVTX) == 0)
+      return Status(StatusCode::kPermissionDenied, "directory " + above + " is open to other users");
+  }
+  return Status();
+}
+
 // Whoever may rename in the directory may put a socket of their own in our place.
 Status CheckDirectory(const std::string& directory) {
   struct stat info;
@@ -108,7 +132,8 @@ UnixListener& UnixListener::operator=(UnixListener&& other) noexcept {
 Status PrepareSocketDirectory(const std::string& path) {
   std::string directory = DirectoryOf(path);
   RETURN_IF_ERROR(MakeDirectories(directory));
-  return CheckDirectory(directory);
+  RETURN_IF_ERROR(CheckDirectory(directory));
+  return CheckAbove(directory);
 }
 
 Result<UnixListener> UnixListener::Listen(const std::string& path) {

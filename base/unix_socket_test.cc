@@ -110,6 +110,28 @@ TEST_F(UnixSocketTest, OpenDirectoryIsRefused) {
   EXPECT_TRUE(UnixListener::Listen(open_folder + "/socket").ok());
 }
 
+// Who owns a directory above, as a stranger who was first with /tmp/stasis-UID, may replace what is below.
+TEST_F(UnixSocketTest, DirectoriesAboveAreLookedAtToo) {
+  const std::string above = folder_ + "/above", path = above + "/run/tasks/job/ctl/1.sock";
+  ASSERT_EQ(mkdir(above.c_str(), 0700), 0);
+  EXPECT_TRUE(PrepareSocketDirectory(path).ok());
+  ASSERT_EQ(chmod(above.c_str(), 0777), 0);
+  EXPECT_EQ(UnixListener::Listen(path).status().code(), StatusCode::kPermissionDenied);
+  ASSERT_EQ(chmod(above.c_str(), 01777), 0);  // as /tmp is
+  EXPECT_TRUE(PrepareSocketDirectory(path).ok());
+  if (geteuid() != 0) return;  // what follows takes another user
+  constexpr uid_t kStranger = 4321;
+  ASSERT_EQ(chmod(above.c_str(), 0755), 0);
+  ASSERT_EQ(chown(above.c_str(), kStranger, kStranger), 0);
+  EXPECT_EQ(UnixListener::Listen(path).status().code(), StatusCode::kPermissionDenied);
+  ASSERT_EQ(chown(above.c_str(), 0, 0), 0);
+  const std::string link = folder_ + "/link";
+  ASSERT_EQ(symlink(above.c_str(), link.c_str()), 0);
+  EXPECT_TRUE(PrepareSocketDirectory(link + "/run/tasks/job/ctl/1.sock").ok());
+  ASSERT_EQ(lchown(link.c_str(), kStranger, kStranger), 0);
+  EXPECT_EQ(PrepareSocketDirectory(link + "/run/tasks/job/ctl/1.sock").code(), StatusCode::kPermissionDenied);
+}
+
 TEST_F(UnixSocketTest, ImpossiblePathsAreRefused) {
   EXPECT_EQ(UnixListener::Listen("").status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(UnixListener::Listen(folder_ + "/" + std::string(120, 'x')).status().code(),
