@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Runs a program that prints `step N ...` three times and compares what it prints: undisturbed; under `stasis`, paused and
-resumed; and under `stasis`, checkpointed in the middle, killed with SIGKILL and restored.
+resumed; and under `stasis`, checkpointed after a quarter, killed with SIGKILL and restored.
 
 usage: run_cycle.py [options] -- PROGRAM [ARGUMENT...]
 
@@ -155,7 +155,7 @@ def run_cycle(program, *, stasis, env, run_env=None, options=(), lines=None, lim
     if "paused" in which:
         with paced(run_env) as (slow, hurry), Task(stasis, slow, name + "-paused", limit) as task:
             task.start(options, program)
-            for at, residency in ((len(steps) // 3, "device"), (2 * len(steps) // 3, "host")):
+            for at, residency in ((len(steps) // 8, "device"), (len(steps) // 4, "host")):
                 task.wait_for_step(steps[at])
                 figures[f"pause_{residency}"] = pick(task.verb("pause", "--residency", residency), "pause_ms", "device_bytes")
                 figures[f"resume_{residency}"] = pick(task.verb("resume"), "resume_ms")
@@ -164,12 +164,19 @@ def run_cycle(program, *, stasis, env, run_env=None, options=(), lines=None, lim
     if "restored" in which:
         with paced(run_env) as (slow, hurry), Task(stasis, slow, name + "-restored", limit) as task:
             task.start(options, program)
-            task.wait_for_step(steps[len(steps) // 2])
+            task.wait_for_step(steps[len(steps) // 4])
             figures["checkpoint"] = pick(task.verb("checkpoint"), "total_ms", "standstill_ms", "logical_bytes", "added_bytes")
             task.kill()
             figures["restore"] = pick(task.verb("restore", "--detach"), "total_ms")
             hurry()
             compare("restored", expected, task.finish(), lines)
+    if "moved" in which:
+        with paced(run_env) as (slow, hurry), Task(stasis, slow, name + "-moved", limit) as task:
+            task.start([*options, "--gpus", "0"], program)
+            task.wait_for_step(steps[len(steps) // 4])
+            figures["migrate"] = pick(task.verb("migrate", "--gpus", "1"), "total_ms", "standstill_ms")
+            hurry()
+            compare("moved", expected, task.finish(), lines)
     return figures
 
 
@@ -179,7 +186,8 @@ def main():
     parser.add_argument("--stasis", default="stasis", help="the command (default: stasis in PATH)")
     parser.add_argument("--device", default="auto", choices=["auto", "nvidia", "soft"])
     parser.add_argument("--strategy", choices=["reconstruct", "driver-checkpoint"], help="default: what the driver offers")
-    parser.add_argument("--only", choices=["paused", "restored"], help="only this of the two disturbed runs")
+    parser.add_argument("--only", choices=["paused", "restored", "moved"],
+                        help="only this of the disturbed runs; moved: from GPU 0 to GPU 1 (left out otherwise)")
     parser.add_argument("--lines", metavar="REGEX", help="compare these alone: not warnings, which go into a task's log as well")
     parser.add_argument("--limit", type=float, default=300, metavar="SECONDS", help="for each run and verb (default %(default)s)")
     parser.add_argument("--json", metavar="FILE", help="where the figures go")

@@ -1,0 +1,152 @@
+"""Makes the archive with which scripts/gpu_check.sh runs on a machine that has neither this tree nor a network, and checks there that
+the machine can run what is in it.
+
+usage: bundle.py make FILE --build DIR --criu FILE --cuda DIR
+       bundle.py check FOLDER
+"""
+
+import argparse
+import gzip
+import json
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tarfile
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+# Each with all it is linked with but the C library: the machine's own may be another distribution's.
+PROGRAMS = ["bin/stasis", "bin/stasis-init", "bin/stasis-ghost", "bin/driver_checkpoint", "bin/driver_facts", "bin/call_cost",
+            "bin/softgpud"]
+PLAIN = ["lib/libstasis.so", "lib/softgpu/libcuda.so.1", "lib/softgpu/libcudart.so.13", "lib/softgpu/libcublas.so.13",
+         "lib/softgpu/libcublasLt.so.13", "lib/softgpu/libcudnn.so.9", "lib/softgpu/libnccl.so.2", "tests/programs/holder"]
+SAMPLES = ["counter", "vector", "stencil", "mlp_train", "gpt_train", "cnn_train", "nccl_ring", "ddp_train", "pipeline_train", "tp_train"]
+TREE = ["scripts/gpu_check.sh", "scripts/gpu", "scripts/lib", "samples/run_cycle.py", "samples/torch", "docs/nvidia.md", "LICENSE"]
+C_LIBRARY = re.compile(r"(ld-linux|lib(c|m|dl|rt|pthread|resolv|util)\.so)")
+IMAGES = 4096  # of the data set: 60,000 would be most of the archive
+SAMPLE_DATA = "/usr/share/datasets/fashion-mnist"
+
+
+def output(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def libraries_of(program):
+    """Paths of what the loader would load for it, the C library left out."""
+    found = set()
+    for line in subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout.splitlines():
+        match = re.match(r"\s*(\S+) => (/\S+)", line)
+        if match and not C_LIBRARY.match(match[1]) and not match[1].startswith("libcuda"):
+            found.add(match[2])
+    return found
+
+
+def needed_glibc(path):
+    """The newest version of the C library that the file asks for."""
+    with open(path, "rb") as file:
+        versions = re.findall(rb"GLIBC_(\d+)\.(\d+)", file.read())
+    return max(((int(a), int(b)) for a, b in versions), default=(0, 0))
+
+
+def shorten(source, target):
+    """The first images, or labels, of an IDX file."""
+    with gzip.open(source, "rb") as file:
+        data = file.read()
+    magic, count = struct.unpack(">II", data[:8])
+    kept = min(count, IMAGES)
+    header = 8 + 4 * ((magic & 0xff) - 1)
+    body = data[header:header + kept * ((len(data) - header) // count)]
+    with open(target, "wb") as raw, gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as file:
+        file.write(data[:4] + struct.pack(">I", kept) + data[8:header] + body)
+
+
+def install(source, target, folder):
+    path = os.path.join(folder, target)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    shutil.copy(source, path)
+    if not os.path.islink(path):
+        os.chmod(path, 0o755)
+    subprocess.run(["strip", "--strip-unneeded", path], check=True, capture_output=True)
+    return path
+
+
+def fill(folder, build, criu, cuda):
+    for name in TREE:
+        source, target = os.path.join(ROOT, name), os.path.join(folder, name)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        if os.path.isdir(source):
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, target)
+    needed = set()
+    programs = [(os.path.join(build, name), "build/release/" + name) for name in PROGRAMS] + [(criu, "bin/criu")]
+    for source, target in programs:
+        path = install(source, target, folder)
+        libraries = libraries_of(source)
+        needed |= libraries
+        if libraries:
+            # Not of the environment, which programs that they start would have, too; and of the old kind, which counts for what
+            # the libraries themselves are linked with.
+            depth = "../" * target.count("/")
+            subprocess.run(["patchelf", "--force-rpath", "--set-rpath", f"$ORIGIN/{depth}libraries", path], check=True)
+    for library in sorted(needed):
+        install(os.path.realpath(library), "libraries/" + os.path.basename(library), folder)
+    for name in PLAIN + ["samples/" + name for name in SAMPLES]:
+        install(os.path.realpath(os.path.join(build, name)), "build/release/" + name, folder)
+    for place in ("lib64", "lib"):
+        runtime = os.path.join(cuda, place, "libcudart.so.13")
+        if os.path.exists(runtime):
+            install(os.path.realpath(runtime), "runtime/libcudart.so.13", folder)
+            break
+    os.makedirs(os.path.join(folder, "data"))
+    for name in sorted(os.listdir(SAMPLE_DATA)):
+        shorten(os.path.join(SAMPLE_DATA, name), os.path.join(folder, "data", name))
+
+
+def make(given):
+    with tempfile.TemporaryDirectory(prefix="stasis-bundle-") as work:
+        folder = os.path.join(work, "stasis-gpu-check")
+        os.mkdir(folder)
+        fill(folder, given.build, given.criu, given.cuda)
+        files = [os.path.join(at, name) for at, _, names in os.walk(folder) for name in names]
+        glibc = max(needed_glibc(path) for path in files if path.count("/build/") or path.count("/libraries/") or path.count("/bin/"))
+        with open(os.path.join(folder, "bundle.json"), "w", encoding="utf-8") as file:
+            json.dump({"version": output("git", "-C", ROOT, "rev-parse", "--short", "HEAD").strip(), "machine": os.uname().machine,
+                       "glibc": list(glibc)}, file)
+        with tarfile.open(given.file, "w:gz") as archive:
+            archive.add(folder, "stasis-gpu-check")
+    print(f"{given.file}: {os.path.getsize(given.file) / 2**20:.1f} MiB, needs glibc {glibc[0]}.{glibc[1]}")
+
+
+def check(folder):
+    """Whether this machine can run what is in the bundle."""
+    with open(os.path.join(folder, "bundle.json"), encoding="utf-8") as file:
+        bundle = json.load(file)
+    have = tuple(int(part) for part in os.confstr("CS_GNU_LIBC_VERSION").split()[1].split("."))
+    if os.uname().machine != bundle["machine"]:
+        sys.exit(f"gpu_check: the bundle is for {bundle['machine']}, this machine is {os.uname().machine}")
+    if have < tuple(bundle["glibc"]):
+        sys.exit(f"gpu_check: the bundle needs glibc {'.'.join(map(str, bundle['glibc']))}, this machine has {'.'.join(map(str, have))}; "
+                 "make it on an older distribution")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    making = verbs.add_parser("make")
+    making.add_argument("file")
+    for name in ("build", "criu", "cuda"):
+        making.add_argument("--" + name, required=True)
+    verbs.add_parser("check").add_argument("folder")
+    given = parser.parse_args()
+    if given.verb == "make":
+        make(given)
+    else:
+        check(given.folder)
+
+
+if __name__ == "__main__":
+    main()
