@@ -76,7 +76,11 @@ Finding CheckAnyDriver(const Finding& nvidia, const Finding& soft) {
 }
 
 Finding CheckToolkit() {
-  std::string path = EnvironmentValue(OwnEnvironment(), "PATH") + ":/usr/local/cuda/bin";
+  const std::vector<std::string> environment = OwnEnvironment();
+  const std::string cache =
+      EnvironmentValue(environment, "HOME") + "/.cache/stasis";  // as scripts/setup.sh has it
+  std::string path =
+      EnvironmentValue(environment, "PATH") + ":/usr/local/cuda/bin:" + cache + "/cuda-13.0/bin";
   Result<std::string> nvcc = FindProgram("nvcc", path);
   return {"toolkit", Needed::kNothing, nvcc.ok(), nvcc.ok() ? *nvcc : "no nvcc",
           "only needed to build CUDA programs: scripts/setup.sh installs it"};

@@ -239,7 +239,7 @@ Status CheckDeviceRoom(Gpu& gpu, const std::map<int, uint64_t>& needs) {
   ASSIGN_OR_RETURN(int count, gpu.DeviceCount());
   for (auto [device, needed] : needs) {
     if (device >= count)
-      return Errorf(StatusCode::kNotFound, "there is no device %d, only %d", device, count);
+      return Errorf(StatusCode::kNotFound, "there is no device %d; devices here: %d, from 0 on", device, count);
     ASSIGN_OR_RETURN(uint64_t free_bytes, gpu.FreeBytes(device));
     if (free_bytes >= needed) continue;
     return Status(StatusCode::kResourceExhausted, "the task needs " + SizeText(needed) + ", device " +

@@ -16,7 +16,7 @@ Status CheckNames(const PlaceRequest& request) {
     if (std::count(gpus.begin(), gpus.end(), gpu) != 1)
       return Errorf(StatusCode::kInvalidArgument, "device %d is named twice", gpu);
     if (gpu >= request.count)
-      return Errorf(StatusCode::kNotFound, "there is no device %d, only %d", gpu, request.count);
+      return Errorf(StatusCode::kNotFound, "there is no device %d; devices here: %d, from 0 on", gpu, request.count);
   }
   return Status();
 }
