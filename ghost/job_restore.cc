@@ -12,6 +12,7 @@
 #include "ghost/job.h"
 #include "ghost/proc.h"
 #include "ghost/programs.h"
+#include "ghost/restored.h"
 #include "ghost/scratch.h"
 #include "ghost/tcp_kernel.h"
 
@@ -19,6 +20,7 @@ namespace stasis {
 namespace {
 
 constexpr std::chrono::minutes kRestoreTime(30);
+constexpr std::chrono::seconds kEndTime(30);
 
 // What is in the way of the image's TCP sockets: refused with whoever has it, or, where it is only the kernel
 // that still waits after the end of an earlier life of them, appended to *stale.
@@ -157,6 +159,8 @@ void Job::FillRestore() {
 
 Status Job::Revive() {
   RETURN_IF_ERROR(MakeFolders(paths_.Ctl()));
+  // Of one whose ghost, guardian and CRIU were killed together.
+  RETURN_IF_ERROR(EndRestored(paths_.Revive() + "/" + kCriuFolder, paths_.run, Deadline::After(kEndTime)));
   RETURN_IF_ERROR(MakeScratch(paths_.Revive(), op_.reader->manifest().names != nullptr));
   Status status = ReviveFiles();
   if (status.ok()) status = Publish(Step::kRevive, false);
@@ -196,7 +200,10 @@ void Job::Abandon() {
     if (!status.ok()) RawLog(LogLevel::kError, "end the restored processes: %s", status.ToString().c_str());
   }
   (void)RemoveTree(paths_.state + "/restore/pid");
-  Status status = UndoPrepareFiles(op_.set_aside);
+  // CRIU may have been killed, by whomever, and then has not said which they are.
+  Status status = EndRestored(paths_.Revive() + "/" + kCriuFolder, paths_.run, Deadline::After(kEndTime));
+  if (!status.ok()) RawLog(LogLevel::kError, "end the restored processes: %s", status.ToString().c_str());
+  status = UndoPrepareFiles(op_.set_aside);
   if (!status.ok()) RawLog(LogLevel::kError, "put files back: %s", status.ToString().c_str());
   restored_ = false;
 }

@@ -1,0 +1,80 @@
+#include "ghost/restored.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <map>
+#include <set>
+
+#include "base/files.h"
+#include "ghost/proc.h"
+
+namespace stasis {
+namespace {
+
+constexpr size_t kMaxTexts = 8 << 20;
+
+std::string ProcFile(pid_t pid, const char* name) { return "/proc/" + std::to_string(pid) + "/" + name; }
+
+// 0: it has ended, or may not be looked at.
+ino_t Namespace(pid_t pid, const char* name) {
+  struct stat info;
+  return stat(ProcFile(pid, name).c_str(), &info) == 0 ? info.st_ino : 0;
+}
+ino_t PidNamespace(pid_t pid) { return Namespace(pid, "ns/pid"); }
+ino_t MountNamespace(pid_t pid) { return Namespace(pid, "ns/mnt"); }
+
+// Whether `text` is one of those, each ended by a zero, that the file of /proc holds.
+bool Holds(const std::string& path, const std::string& text) {
+  Result<std::string> all = ReadFile(path, kMaxTexts);
+  if (!all.ok()) return false;
+  const std::string wanted = text + '\0';
+  for (size_t at = all->find(wanted); at != std::string::npos; at = all->find(wanted, at + 1)) {
+    if (at == 0 || (*all)[at - 1] == '\0') return true;
+  }
+  return false;
+}
+
+bool Belongs(pid_t pid, const std::string& images, const std::string& mark) {
+  Result<ProcStat> stat = ReadProcStat(pid);
+  if (stat.ok() && stat->parent == getpid()) return true;
+  if (MountNamespace(pid) != MountNamespace(getpid())) return false;
+  return Holds(ProcFile(pid, "cmdline"), images) || Holds(ProcFile(pid, "environ"), mark);
+}
+
+}  // namespace
+
+std::vector<pid_t> FindRestored(const std::string& images, const std::string& task_run) {
+  const ino_t own = PidNamespace(getpid());
+  const std::string mark = "STASIS_TASK=" + task_run;
+  std::map<pid_t, ino_t> elsewhere;
+  std::set<ino_t> theirs;
+  for (pid_t pid : AllProcesses()) {
+    const ino_t space = PidNamespace(pid);
+    if (space == 0 || space == own) continue;
+    elsewhere[pid] = space;
+    if (theirs.count(space) == 0 && Belongs(pid, images, mark)) theirs.insert(space);
+  }
+  std::vector<pid_t> found;
+  for (const auto& [pid, space] : elsewhere) {
+    if (theirs.count(space) != 0) found.push_back(pid);
+  }
+  return found;
+}
+
+Status EndRestored(const std::string& images, const std::string& task_run, const Deadline& deadline) {
+  for (;;) {
+    std::vector<pid_t> found = FindRestored(images, task_run);
+    if (found.empty()) return Status();
+    if (deadline.Expired())
+      return Status(StatusCode::kTimeout, "process " + Named(found.front()) + " of a restore does not end");
+    for (pid_t pid : found) (void)kill(pid, SIGKILL);
+    (void)poll(nullptr, 0, 1);
+    for (pid_t pid : found) (void)waitpid(pid, nullptr, WNOHANG);
+  }
+}
+
+}  // namespace stasis

@@ -1,0 +1,28 @@
+// What a restore has left that did not come to its end. CRIU says only afterwards which processes it has
+// made, and one that is killed leaves them: as copies of itself that wait for it, or as a program that runs
+// on and that nobody knows.
+#ifndef GHOST_RESTORED_H_
+#define GHOST_RESTORED_H_
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+
+namespace stasis {
+
+// Processes in PID namespaces other than this process's that belong to a restore from the folder `images`, or
+// to the task with the run folder `task_run`: this process's children; those in its mount namespace, where
+// alone these paths mean the same, whose command line is still that of such a CRIU or whose environment has
+// the task's mark (STASIS_TASK); and all that share a PID namespace with one of them.
+std::vector<pid_t> FindRestored(const std::string& images, const std::string& task_run);
+
+// Ends them all. For a task that has no processes which are to live. kTimeout: some are still there.
+Status EndRestored(const std::string& images, const std::string& task_run, const Deadline& deadline);
+
+}  // namespace stasis
+
+#endif  // GHOST_RESTORED_H_

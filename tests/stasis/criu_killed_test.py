@@ -1,0 +1,113 @@
+"""CRIU is killed while it restores a task, as the out-of-memory killer might: whatever it has made of the processes by then is
+ended with it. A program that ran on, and that nobody knew of, would be there twice after the next restore."""
+
+import contextlib
+import os
+import random
+import re
+import select
+import signal
+import socket
+import subprocess
+import time
+import unittest
+
+import hung
+from softgpu import die_with_parent
+from stasis_job import Site, built
+
+FULL = os.environ.get("STASIS_TEST_FULL") == "1"
+SEED = int(os.environ.get("STASIS_TEST_SEED", "1"))
+KILLS = 400 if FULL else 25
+
+
+def read(pid, name):
+    try:
+        with open(f"/proc/{pid}/{name}", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def processes():
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+class CriuKilled(unittest.TestCase):
+    def setUp(self):
+        self.site = Site("--gpus", "1", "--memory", "128MiB").__enter__()
+        self.addCleanup(self.site.__exit__, None, None, None)
+        self.chance = random.Random(SEED)
+        self.usual = 0.15  # seconds that CRIU takes; as measured last
+
+    def ask(self, line):
+        port = re.search(r"127\.0\.0\.1:(\d+)", self.job.output())[1]
+        with socket.create_connection(("127.0.0.1", int(port)), 30) as client:
+            client.sendall(line.encode() + b"\n")
+            return client.makefile().readline().strip()
+
+    def of_the_task(self):
+        """Its own processes, and those of CRIU that have not become one yet. All are in a PID namespace of their own."""
+        own, folder, found = os.readlink("/proc/self/ns/pid"), self.site.folder.name.encode(), []
+        for pid in processes():
+            with contextlib.suppress(OSError):
+                if os.readlink(f"/proc/{pid}/ns/pid") != own and folder in read(pid, "environ") + read(pid, "cmdline"):
+                    found.append((pid, read(pid, "comm").decode(errors="replace").strip()))
+        return found
+
+    def main_criu(self, restore):
+        """It is soon done, and nothing tells when it begins."""
+        mark = self.site.state.encode()
+        ghosts = []
+        while restore.poll() is None:
+            for ghost in ghosts:
+                for pid in hung.descendants(ghost):
+                    if read(pid, "comm") == b"criu\n" and read(pid, "cmdline").split(b"\0")[1:2] == [b"restore"]:
+                        return pid
+            ghosts = ghosts or [pid for pid in processes() if read(pid, "comm") == b"stasis-ghost\n" and mark in read(pid, "cmdline")]
+        return 0
+
+    def restore_and_kill(self):
+        """Whether the restore has come to its end all the same."""
+        command = [built("bin/stasis"), "restore", "--detach", self.job.name]
+        with subprocess.Popen(command, env=self.site.env(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, text=True, preexec_fn=die_with_parent) as restore:
+            criu = self.main_criu(restore)
+            if criu == 0:
+                self.assertEqual(restore.returncode, 0, restore.stderr.read())
+                return True
+            begin = time.monotonic()
+            handle = os.pidfd_open(criu)
+            delay = self.chance.random() * self.usual
+            if select.select([handle], [], [], delay)[0]:
+                self.usual = time.monotonic() - begin
+            else:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(handle, signal.SIGKILL)
+            os.close(handle)
+            restore.communicate()
+        return restore.returncode == 0
+
+    def test_nothing_of_a_restore_is_left(self):
+        self.job = self.site.start("counter", built("samples/counter"))
+        self.job.wait_for_output("listening")
+        self.assertEqual(self.ask("inc"), "1")
+        self.job.verb("checkpoint", "--stop")
+        killed = 0
+        while killed < KILLS:
+            if self.restore_and_kill():
+                self.assertEqual(self.ask("get"), "1")
+                self.job.verb("checkpoint", "--stop")
+                continue
+            killed += 1
+            self.job.wait_for_ghost_to_leave()
+            self.assertEqual(self.of_the_task(), [], f"kill {killed} of seed {SEED}")
+        self.job.verb("restore", "--detach")
+        self.assertEqual(self.ask("inc"), "2")
+        self.assertEqual(self.ask("quit"), "bye")
+        self.assertEqual(self.job.wait(), 0)
+        self.assertEqual(self.site.memory_in_the_end(), [0])
+
+
+if __name__ == "__main__":
+    unittest.main()
