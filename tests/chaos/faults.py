@@ -11,6 +11,7 @@ import time
 
 import hung
 
+CRIU_SECONDS = 0.15  # that it takes, or less
 MAX_STOP_SECONDS, MAX_CUT_SECONDS = 2.0, 4.0
 SLOW_BITS, FAR_SECONDS = 80_000_000, 0.1
 LEAVE_BYTES = (0, 1 << 16, 1 << 20, 16 << 20)
@@ -95,7 +96,8 @@ class Strike:
             for ghost in self.ghosts():
                 found = [pid for pid in hung.descendants(ghost) if comm(pid) == "criu"]
                 if found:
-                    return found
+                    self.over.wait(self.round.amount * CRIU_SECONDS)
+                    return [pid for pid in hung.descendants(ghost) if comm(pid) == "criu"]
             self.over.wait(0.01)
         return []
 
@@ -119,6 +121,8 @@ class Strike:
             self.here.daemon.wait()
             self.here.start_daemon()
             return True
+        if what == "ghosts":  # with their guardians
+            return any([signal_process(ghost, signal.SIGKILL) for ghost in self.ghosts()])
         victim = self.choose(self.victims(what))
         return victim is not None and signal_process(victim, signal.SIGKILL)
 

@@ -22,7 +22,7 @@ VIAS = ("agent", "agent", "command")
 
 # What may happen during a verb, by the kind that the totals count it under.
 STRIKES = {
-    "kill": ("program", "init", "ghost", "criu", "agent", "peer-agent", "command", "softgpud"),
+    "kill": ("program", "init", "ghost", "ghosts", "criu", "agent", "peer-agent", "command", "softgpud"),
     "stop": ("program", "init", "ghost", "criu", "agent", "softgpud"),
     "disk": ("here", "there"),
     "network": ("cut", "slow", "far"),
