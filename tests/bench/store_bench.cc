@@ -28,6 +28,7 @@
 #include "base/parallel.h"
 #include "dedup/codec.h"
 #include "dedup/image.h"
+#include "dedup/keys.h"
 #include "ghost/criu_pages.h"
 #include "tests/bench/bench_data.h"
 
@@ -168,6 +169,20 @@ Status RawRates(const std::string& folder, ConstBytes bytes, Bytes copy, Json* o
   return RemoveTree(folder);
 }
 
+// The same, encrypted.
+Status EncryptedRates(const std::string& folder, ConstBytes bytes, Bytes copy, StoreOptions options,
+                      size_t threads, Json* out) {
+  options.keys = folder;
+  options.identity = folder + "/identity";
+  RETURN_IF_ERROR(RemoveTree(folder));
+  RETURN_IF_ERROR(MakeFolders(folder));
+  const Identity identity = Identity::Generate();
+  RETURN_IF_ERROR(identity.Write(options.identity));
+  RETURN_IF_ERROR(WriteRecipients(folder, {&identity.public_key(), 1}));
+  RETURN_IF_ERROR(StoreRates(folder + "/store", bytes, copy, options, threads, out));
+  return RemoveTree(folder);
+}
+
 struct Memory {
   Mapping bytes, copy;
 };
@@ -194,7 +209,8 @@ Status Rates(const std::vector<std::string>& words, Json* out) {
   bool store_first = words[5] == "store";
   if (store_first) RETURN_IF_ERROR(StoreRates(folder + "/store", bytes, copy, options, threads, out));
   RETURN_IF_ERROR(RawRates(folder + "/raw", bytes, copy, out));
-  return store_first ? Status() : StoreRates(folder + "/store", bytes, copy, options, threads, out);
+  if (!store_first) RETURN_IF_ERROR(StoreRates(folder + "/store", bytes, copy, options, threads, out));
+  return EncryptedRates(folder + "/sealed", bytes, copy, options, threads, &(*out)["encrypted"]);
 }
 
 // An image's streams in memory.
