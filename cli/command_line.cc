@@ -45,7 +45,8 @@ Environment:
   STASIS_RUN_DIR     sockets (default: /run/stasis for root, else $XDG_RUNTIME_DIR/stasis or /tmp/stasis-UID)
   STASIS_NODE        the agent that verbs are carried out by, as --node; STASIS_TLS_CA, _CERT, _KEY for its TLS
   STASIS_SCHEDULER   the scheduler that jobs are submitted to, as --scheduler; with the same TLS
-  STASIS_CRIU        the criu to use)";
+  STASIS_CRIU        the criu to use
+  STASIS_IDENTITY    file that reads images which are encrypted (`stasis images keygen`))";
 
 constexpr char kRunFooter[] =
     R"(The program's standard output and error go to a log that this command follows; its standard input is empty.

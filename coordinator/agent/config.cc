@@ -36,6 +36,7 @@ Environment:
   STASIS_STATE_DIR   records, logs and images (default: /var/lib/stasis for root, else ~/.local/state/stasis)
   STASIS_RUN_DIR     sockets (default: /run/stasis for root, else $XDG_RUNTIME_DIR/stasis or /tmp/stasis-UID)
   STASIS_CRIU        the criu to use
+  STASIS_IDENTITY    file that reads images which are encrypted (`stasis images keygen`)
   STASIS_TLS_CA, STASIS_TLS_CERT, STASIS_TLS_KEY   where --tls-... is not given)";
 
 struct Texts {
