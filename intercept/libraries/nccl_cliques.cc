@@ -284,6 +284,8 @@ Status InitAll(const Whole& clique, const Joining& joining, Handles* handles, st
     status = InitRank(clique.comms[i], joining.id, &(*made)[i]);
     if ((*made)[i] != nullptr) handles->Add((*made)[i]);
   }
+  // One that has joined uses up the id, whatever comes of it; who is refused before that has not come anywhere.
+  if (status.ok()) Reported().erase(clique.key);
   handles->Start();
   const Status ended = NcclStatus(Real().ncclGroupEnd(), first, "ncclGroupEnd");
   if (status.ok()) status = ended;
@@ -507,7 +509,6 @@ Status RejoinCliques(const CommRejoin& rejoin) {
       return false;
     }
     std::memcpy(joining->id.internal, id->second.data(), std::min(id->second.size(), kCommIdBytes));
-    Reported().erase(clique.key);
     return true;
   });
 }

@@ -136,6 +136,27 @@ TEST_F(NcclSharedTest, WhoDoesNotComeIsNamedAtTheDeadlineAndItCanBeTriedAgain) {
   EXPECT_EQ(Reduce(comms_[0]), ncclSuccess);
 }
 
+// The library keeps a thread and a socket for it, which would be in every image from then on.
+TEST_F(NcclSharedTest, AnIdThatNobodyCouldJoinIsUsedUp) {
+  Init();
+  std::string unused;
+  OnControlThread([this, &unused] {
+    EXPECT_STATUS_OK(Stop());
+    EXPECT_STATUS_OK(GiveUp());
+    const Result<std::vector<CommReport>> comms = libraries::ReportComms();
+    ASSERT_TRUE(comms.ok());
+    unused = Text((*comms)[0].id);
+    Fake().refuse_inits = true;
+    EXPECT_FALSE(Rejoin({{(*comms)[0].comm, (*comms)[0].id}}).ok());
+    Fake().refuse_inits = false;
+    EXPECT_EQ(Fake().arrived[unused], 0);
+    EXPECT_STATUS_OK(RejoinWithOther());
+    Open();
+  });
+  EXPECT_EQ(Fake().arrived[unused], 1);
+  EXPECT_EQ(Reduce(comms_[0]), ncclSuccess);
+}
+
 TEST_F(NcclSharedTest, OnesThatDoNotBlockComeByTheDeadlineOrNot) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
