@@ -58,7 +58,7 @@ def argument_of(option):
     values = re.search(r"\{(.*?)\}", option["argument"])
     if values:
         return values[1].replace(",", "|")
-    return re.sub(r":.*", "", option["argument"])
+    return re.sub(r":[^:]*[ \[{].*", "", option["argument"])
 
 
 def synopsis(path, program):
@@ -148,13 +148,11 @@ def man_options(options):
 
 
 def man_footer(footer):
-    lines, headed = [], False
+    lines, section = [], ""
     for heading, prose, kept in blocks(footer):
-        if heading:
-            lines.append(f".SH {heading}")
-        elif not headed:
-            lines.append(".SH NOTES")
-        headed = True
+        if (heading or "NOTES") != section:
+            section = heading or "NOTES"
+            lines.append(f".SH {section}")
         paragraph = True
         for line in prose:
             if not line.strip():
@@ -245,7 +243,8 @@ def check_help(name, text):
     """As above: what is listed has words beside or below it."""
     lines = text.split("\n")
     for at, line in enumerate(lines):
-        if re.match(r"^  -\S", line) and not re.search(r"\S {2,}\S", line.strip()) and not re.match(r"^ {20,}\S", (lines + [""])[at + 1]):
+        beside = re.search(r"\S(?: {2,}| \.\.\. )\S", line.strip())
+        if re.match(r"^  -\S", line) and not beside and not re.match(r"^ {20,}\S", (lines + [""])[at + 1]):
             raise MissingText(f"{name} {line.strip()}: no text")
 
 
