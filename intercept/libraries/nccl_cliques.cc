@@ -284,7 +284,8 @@ Status InitAll(const Whole& clique, const Joining& joining, Handles* handles, st
     status = InitRank(clique.comms[i], joining.id, &(*made)[i]);
     if ((*made)[i] != nullptr) handles->Add((*made)[i]);
   }
-  // One that has joined uses up the id, whatever comes of it; who is refused before that has not come anywhere.
+  // One that has joined uses up the id, whatever comes of it; who is refused before that has not come
+  // anywhere.
   if (status.ok()) Reported().erase(clique.key);
   handles->Start();
   const Status ended = NcclStatus(Real().ncclGroupEnd(), first, "ncclGroupEnd");
