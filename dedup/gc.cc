@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "dedup/chunk_copy.h"
+#include "dedup/crypt.h"
 #include "dedup/image_slot.h"
 #include "dedup/live_chunks.h"
 #include "dedup/pack_pipeline.h"
@@ -182,7 +183,7 @@ class Collector {
       std::span<const std::byte> bytes(*record);
       ASSIGN_OR_RETURN(RecordHeader header, DecodeRecordHeader(bytes.first<kRecordHeaderBytes>()));
       if (!pipeline_) pipeline_ = std::make_unique<PackPipeline>(core_, *locks_);
-      if (&entry == &plan.copy.front()) RETURN_IF_ERROR(TakeKey());
+      RETURN_IF_ERROR(pipeline_->SetKey(IsSealed(header.coding) ? key_ : std::vector<std::byte>()));
       RETURN_IF_ERROR(pipeline_->Append(header, bytes.subspan(kRecordHeaderBytes)));
       copied_.insert(entry.hash);
     }
@@ -190,17 +191,22 @@ class Collector {
   }
 
   // What is encrypted is copied as it is, and its key with it: no identity is needed.
-  Status TakeKey() {
-    ASSIGN_OR_RETURN(std::vector<std::byte> key, ReadPackKey(*file_, file_pack_));
-    return pipeline_->SetKey(std::move(key));
+  Status OpenPack(uint64_t pack) {
+    ASSIGN_OR_RETURN(file_, files_.Open(core_->PackPath(pack)));
+    file_pack_ = pack;
+    Result<std::vector<std::byte>> key = ReadPackKey(*file_, pack);
+    key_is_whole_ = key.ok() && (key->empty() || RecipientsOf(*key).ok());
+    key_ = key.ok() ? *std::move(key) : std::vector<std::byte>();
+    return Status();
   }
 
   Result<std::vector<std::byte>> Read(const ChunkPlace& place) {
-    if (!file_ || file_pack_ != place.pack) {
-      ASSIGN_OR_RETURN(file_, files_.Open(core_->PackPath(place.pack)));
-      file_pack_ = place.pack;
-    }
-    return ReadStored(*file_, place);
+    if (!file_ || file_pack_ != place.pack) RETURN_IF_ERROR(OpenPack(place.pack));
+    ASSIGN_OR_RETURN(std::vector<std::byte> record, ReadStored(*file_, place));
+    ASSIGN_OR_RETURN(RecordHeader header, DecodeRecordHeader(std::span(record).first<kRecordHeaderBytes>()));
+    if (!IsSealed(header.coding) || key_is_whole_) return record;
+    return CorruptAt(StoreCore::PackLabel(place.pack), kPackHeaderBytes,
+                     "the key of what is encrypted is damaged");
   }
 
   // The copies are safe and visible before what they were copied from goes.
@@ -261,6 +267,8 @@ class Collector {
   std::vector<uint64_t> rewritten_;                  // to be removed when it is visible
   std::unique_ptr<StoreFile> file_;                  // of file_pack_
   uint64_t file_pack_ = 0;
+  std::vector<std::byte> key_;
+  bool key_is_whole_ = false;
 };
 
 }  // namespace

@@ -270,6 +270,25 @@ TEST_F(ImageCryptTest, PacksThatAreRewrittenKeepTheirKeys) {
   EXPECT_EQ(Read("000002", part(1), folder_ / "other").code(), StatusCode::kPermissionDenied);
 }
 
+// A copy with a damaged key would be no copy.
+TEST_F(ImageCryptTest, APackWithADamagedKeyIsLeftAndReported) {
+  Sample sample;
+  sample.streams["memory"] = {{{0, 20 * kChunk}}, Noise(4, 20 * kChunk)};
+  ASSERT_OK(Write("000001", sample));
+  const std::string path = Packs().front();
+  const Bytes good = ReadBytes(path);
+  Bytes bad = good;
+  bad[kPackHeaderBytes + 70] ^= std::byte{4};
+  WriteBytes(path, bad);
+  Result<GcReport> report = Open()->CollectGarbage();
+  ASSERT_TRUE(report.ok()) << report.status().ToString();
+  EXPECT_EQ(report->damages.size(), 1U);
+  EXPECT_EQ(report->packs_rewritten + report->packs_removed, 0U);
+  ASSERT_TRUE(ReadBytes(path) == bad);
+  WriteBytes(path, good);
+  ASSERT_OK(Read("000001", sample, identity_file_));
+}
+
 // What a paused task's memory is held in is read back by who holds it.
 TEST_F(ImageCryptTest, HeldMemoryIsReadBackWithoutAnIdentity) {
   const Sample sample = MakeSample(1, kChunk);
