@@ -1,6 +1,7 @@
 #include "ghost/criu.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -91,14 +92,14 @@ Result<std::string> FindCriu(const std::string& option) {
 }
 
 Result<std::string> CriuVersion(const std::string& criu) {
-  char path[] = "/tmp/stasis-criu-version-XXXXXX";
-  Fd fd(mkostemp(path, O_CLOEXEC));
-  if (!fd.valid()) return ErrnoStatus(errno, "create a temporary file");
+  // In memory: a file would be left by a process that is killed meanwhile.
+  Fd fd(memfd_create("criu-version", MFD_CLOEXEC));
+  if (!fd.valid()) return ErrnoStatus(errno, "create a file in memory");
+  const std::string path = "/proc/self/fd/" + std::to_string(fd.get());
   Result<pid_t> child = StartChild({.argv = {criu, "--version"}, .output = path});
   Status status =
       child.ok() ? WaitChild(*child, Deadline::After(std::chrono::seconds(10))).status() : child.status();
   Result<std::string> text = ReadFile(path, 4096);
-  unlink(path);
   RETURN_IF_ERROR(status);
   RETURN_IF_ERROR(text.status());
   size_t at = text->find("Version: ");

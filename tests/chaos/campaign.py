@@ -52,6 +52,14 @@ HARMLESS = {"none": None, "stop": None, "disk": None, "network": None, "clock": 
 LOST_DEVICE = {("kill", "softgpud"), ("device", "fell-off-bus"), ("device", "ecc"), ("memory", "device")}
 
 
+def environment(pid):
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
 def harmless(each):
     """Whether the job must live on whatever comes of the verb."""
     # CRIU cannot go on with a process that is stopped while it works in it, and may not get out of it either.
@@ -260,6 +268,7 @@ class Course:
             if told.condition == RUNNING:
                 try:
                     self.job.get_on()
+                    self.check_processes(told)
                     return how
                 except NotRunning:
                     continue
@@ -275,6 +284,20 @@ class Course:
             how = "brought back"
             self.restore(told)
         raise AssertionError(f"{self.job.name} is not to be brought back: {told}")
+
+    def check_processes(self, told):
+        """There is one program of each task, and it is the one that the agent knows."""
+        for rank in told.ranks:
+            process = self.node.process(rank.task)
+            if (rank.init_pid, rank.pid) != (process["init_pid"], process["pid"]):
+                raise AssertionError(f"{rank} is told of, and there is {process}")
+        mark = f"STASIS_TASK={self.node.run_dir}/tasks/".encode()
+        inits = {rank.init_pid for rank in told.ranks}
+        for node in self.world.nodes.nodes.values():
+            for pid, command in node.processes().items():
+                if command.split(" ")[0].endswith("stasis-init") and mark + self.job.name.encode() in environment(pid):
+                    if pid not in inits:
+                        raise AssertionError(f"there is another one of {self.job.name} on {node.name}: process {pid}: {command}")
 
     def restore(self, told):
         if told.live:
