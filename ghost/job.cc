@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include "base/raw_log.h"
@@ -78,8 +79,26 @@ Status Job::CheckRank(const Request& request, Answer* answer) const {
 
 // --- before anything is touched
 
+// Who has not looked at devices yet finds the task's when it does.
+Status Job::CheckNamesForLater(const std::vector<int>& gpus) {
+  if (gpus.empty()) return Status();
+  PlaceRequest request;
+  request.gpus = gpus;
+  const size_t sees = config_.gpus.empty() ? gpus.size() : config_.gpus.size();
+  for (size_t i = 0; i < sees; ++i) {
+    request.devices.emplace_back().virtual_ordinal = static_cast<int>(i);
+    request.now[static_cast<int>(i)] = static_cast<int>(i);
+  }
+  ASSIGN_OR_RETURN(Gpu * gpu, OpenGpu());
+  ASSIGN_OR_RETURN(request.count, gpu->DeviceCount());
+  request.may_share = true;
+  return PlaceDevices(request).status();
+}
+
 Status Job::PlaceAll(const std::vector<int>& gpus) {
-  if (holdings_.members.empty()) return Status();
+  if (std::none_of(holdings_.members.begin(), holdings_.members.end(),
+                   std::mem_fn(&HeldMember::sees_devices)))
+    return CheckNamesForLater(gpus);
   ASSIGN_OR_RETURN(Gpu * gpu, OpenGpu());
   ASSIGN_OR_RETURN(int count, gpu->DeviceCount());
   // A device that one process of the task uses is not left to chance for the others.
@@ -90,6 +109,7 @@ Status Job::PlaceAll(const std::vector<int>& gpus) {
     }
   }
   for (HeldMember& member : holdings_.members) {
+    if (!member.sees_devices()) continue;
     PlaceRequest request{member.devices, member.placements, gpus, count,
                          member.strategy == TaskStrategy::kReconstruct};
     for (TaskDevice& device : request.devices) device.used = used.count(device.uuid) != 0;
@@ -159,7 +179,9 @@ Status Job::BeginMigrate() {
   for (size_t i = 0; i < holdings_.members.size(); ++i) {
     moves = moves || holdings_.members[i].placements != op_.old_placements[i];
   }
-  if (holdings_.members.empty()) return Status(StatusCode::kFailedPrecondition, "the task uses no device");
+  if (std::none_of(holdings_.members.begin(), holdings_.members.end(),
+                   std::mem_fn(&HeldMember::sees_devices)))
+    return Status(StatusCode::kFailedPrecondition, "the task uses no device");
   if (!moves) return Status(StatusCode::kFailedPrecondition, "the task is on that device already");
   return Status();
 }

@@ -144,6 +144,7 @@ class Job {
   Status BeginRestore();
   Status BeginCheckpoint();
   Status BeginMigrate();
+  Status CheckNamesForLater(const std::vector<int>& gpus);
   Status PlaceAll(const std::vector<int>& gpus);
   bool TaskAlive() const;
   void SetRecord(const std::string& state);
@@ -151,6 +152,7 @@ class Job {
   // job_walk.cc: the walk along a plan, and back
   Status Walk(const std::vector<Step>& plan);
   Status Take(Step step);
+  Status Freeze();
   Status Do(Step step);
   void Undo();
   void TryBack(Phase goal);
@@ -212,6 +214,7 @@ class Job {
   Status AttachMember(Member& member, const HeldMember& held);
   Status Reopen();
   Result<TaskResume> ResumeOf(const HeldMember& held, const std::map<int, uint64_t>& device_bytes) const;
+  Status RecordPlaces();
   Status Drop();
   Result<TaskState> StateOf(Member& member);
 

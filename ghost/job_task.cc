@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "base/files.h"
 #include "base/unix_socket.h"
@@ -309,16 +310,20 @@ Status Job::Attach() {
     return status;
   }
   std::lock_guard lock(mutex_);
-  record_.gpus.clear();
-  if (holdings_.empty()) return Status();
-  const HeldMember& first = holdings_.members[0];
   std::string places;
-  for (const TaskDevice& device : first.devices) {
-    int physical = first.placements.at(device.virtual_ordinal);
-    record_.gpus.push_back(physical);
-    places += HexOf({device.uuid})[0] + " " + std::to_string(physical) + "\n";
+  if (first != holdings_.members.end()) {
+    record_.gpus.clear();
+    for (const TaskDevice& device : first->devices) {
+      int physical = first->placements.at(device.virtual_ordinal);
+      record_.gpus.push_back(physical);
+      places += HexOf({device.uuid})[0] + " " + std::to_string(physical) + "\n";
+    }
+  } else {
+    // Nobody has looked at devices yet: those that have been named are for who does.
+    if (op_.request.gpus.empty()) return Status();
+    record_.gpus = op_.request.gpus;
+    for (int physical : record_.gpus) places += "- " + std::to_string(physical) + "\n";
   }
-  // For processes of the task that start from now on.
   return WriteFileAtomically(paths_.run + "/placements", places);
 }
 
@@ -339,6 +344,13 @@ Status Job::Reopen() {
   // connection tells the program to expect it.
   if (op_.taken_over) device_bytes = holdings_.ActiveBytesByDevice();
   if (op_.snapshot && !device_bytes.empty()) {
+  return RecordPlaces();
+}
+
+// Where the task's devices are, for processes of it that begin to use them from now on.
+Status Job::RecordPlaces() {
+  const auto first = std::find_if(holdings_.members.begin(), holdings_.members.end(),
+                                  std::mem_fn(&HeldMember::sees_devices));
     ASSIGN_OR_RETURN(op_.pressure, PressureWatch::Start(*op_.snapshot, members_.size()));
   }
   // On the way back some may run already, and some have ended.
@@ -405,4 +417,11 @@ Json Job::MemberStatus() {
   return list;
 }
 
+  if (phase_ == Phase::kHeld) {
+    for (const HeldMember& held : holdings_.members)
+      list.push_back({{"nspid", held.nspid},
+                      {"strategy", TaskStrategyName(held.strategy)},
+                      {"allocated_bytes", held.bytes()},
+                      {"active_bytes", held.active_bytes()}});
+  }
 }  // namespace stasis

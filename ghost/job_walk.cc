@@ -149,6 +149,18 @@ Status Job::Walk(const std::vector<Step>& plan) {
   return Status();
 }
 
+Status Job::Freeze() {
+  if (!want_freeze_) return Status();
+  ASSIGN_OR_RETURN(frozen_, FreezeTree(process_.init_pid, config_.name, Deadline::After(kThawTime)));
+  if (op_.undoing) return Status();
+  // Who has begun to use devices since would keep what it has got of them, and nobody would know.
+  Status status = CheckNoNewcomer();
+  if (status.ok()) return status;
+  RETURN_IF_ERROR(ThawTree(frozen_, Deadline::After(kThawTime)));
+  frozen_ = Frozen();
+  return status;
+}
+
 Status Job::Do(Step step) {
   switch (step) {
     case Step::kQuiesce:
@@ -165,11 +177,8 @@ Status Job::Do(Step step) {
       return Detach();
     case Step::kStore:
       return Store();
-    case Step::kFreeze: {
-      if (!want_freeze_) return Status();
-      ASSIGN_OR_RETURN(frozen_, FreezeTree(process_.init_pid, config_.name, Deadline::After(kThawTime)));
-      return Status();
-    }
+    case Step::kFreeze:
+      return Freeze();
     case Step::kThaw: {
       RETURN_IF_ERROR(ThawTree(frozen_, Deadline::After(kThawTime)));
       frozen_ = Frozen();

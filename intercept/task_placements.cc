@@ -22,6 +22,23 @@ std::string Hex(const std::string& bytes) {
   return text;
 }
 
+// A row of a device that was named before anybody has looked at it.
+constexpr char kAnyUuid[] = "-";
+
+// The devices get them in their order; one that is on another's changes places with it.
+std::vector<TaskAttach::Placement> InOrder(const std::vector<int>& ordinals,
+                                           const std::vector<TaskDevice>& devices) {
+  std::vector<TaskAttach::Placement> placements;
+  for (const TaskDevice& device : devices)
+    placements.push_back({device.virtual_ordinal, device.physical_ordinal});
+  for (size_t i = 0; i < std::min(ordinals.size(), placements.size()); ++i) {
+    for (TaskAttach::Placement& other : placements)
+      if (other.physical_ordinal == ordinals[i]) other.physical_ordinal = placements[i].physical_ordinal;
+    placements[i].physical_ordinal = ordinals[i];
+  }
+  return placements;
+}
+
 }  // namespace
 
 std::vector<TaskAttach::Placement> PlacementsIn(std::string_view text,
@@ -36,6 +53,10 @@ std::vector<TaskAttach::Placement> PlacementsIn(std::string_view text,
     if (fields == 2 && ordinal >= 0 && ordinal < kMaxOrdinal) rows.emplace_back(uuid, ordinal);
     at = end + 1;
   }
+  std::vector<int> named;
+  for (const auto& [name, ordinal] : rows)
+    if (name == kAnyUuid) named.push_back(ordinal);
+  if (!named.empty()) return InOrder(named, devices);
   std::vector<TaskAttach::Placement> placements;
   for (const TaskDevice& device : devices)
     for (const auto& [name, ordinal] : rows)

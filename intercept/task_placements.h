@@ -12,14 +12,16 @@
 namespace stasis {
 
 // The file in the task's folder: for each device "UUID ordinal", the UUID in hexadecimal digits as the task
-// sees the device, and its physical ordinal now.
+// sees the device, and its physical ordinal now. Of devices that were named before anybody of the task had
+// looked at any, "-" and the ordinal.
 inline constexpr char kPlacementsFile[] = "placements";
 
 // Places the devices of this process, as they have just been recorded, where the task's are. Without the file
 // they stay where they are.
 Status FollowTask();
 // The same for a file with this text. Devices are found by their UUIDs; where none of them is in the file,
-// and there are as many, by their order, since the task has come here from another machine.
+// and there are as many, by their order, since the task has come here from another machine. Rows of devices
+// without a UUID are for the first ones; who was where one of them goes gets its place.
 std::vector<TaskAttach::Placement> PlacementsIn(std::string_view text,
                                                 const std::vector<TaskDevice>& devices);
 

@@ -87,3 +87,20 @@ TEST(TaskPlacementsTest, DevicesAreFoundByTheirUuidsElseByTheirOrder) {
 
 }  // namespace
 }  // namespace stasis
+TEST(TaskPlacementsTest, DevicesThatWereNamedBeforehandAreForTheFirstOnes) {
+  std::vector<TaskDevice> devices(3);
+  for (int i = 0; i < 3; ++i) devices[static_cast<size_t>(i)].virtual_ordinal = i;
+  devices[0].physical_ordinal = 4;
+  devices[1].physical_ordinal = 2;
+  devices[2].physical_ordinal = 0;
+  const auto places = [&](std::string_view file) {
+    std::vector<int> out;
+    for (const TaskAttach::Placement& one : PlacementsIn(file, devices)) out.push_back(one.physical_ordinal);
+    return out;
+  };
+  EXPECT_EQ(places("- 1\n"), (std::vector<int>{1, 2, 0}));
+  EXPECT_EQ(places("- 2\n- 4\n"), (std::vector<int>{2, 4, 0}));
+  EXPECT_EQ(places("- 0\n- 1\n- 2\n- 3\n"), (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(places("- 4\n"), (std::vector<int>{4, 2, 0}));
+}
+

@@ -221,6 +221,8 @@ std::vector<int> PlaceDevices(const std::vector<int>& wanted, std::vector<uint64
     places.push_back(place);
     by_ordinal[ordinal] = place;
   }
+  // For what it uses without our knowledge, or later.
+  for (size_t i = places.size(); i < wanted.size(); ++i) places.push_back(wanted[i]);
   for (ManifestMember& member : manifest->members) {
     for (TaskDevice& device : member.devices) {
       auto found = by_ordinal.find(device.virtual_ordinal);
@@ -253,7 +255,11 @@ Fit CheckFits(std::vector<Arriving> ranks, const std::vector<int>& wanted, const
       if (found != devices.free.end()) found->second = free[i];
     }
     const std::vector<int> before = PlacesIn(rank.manifest);
-    fit.gpus.push_back(PlaceDevices(ShareOf(wanted, fit.gpus.size(), ranks.size()), &free, &rank.manifest));
+    const std::vector<int> share = ShareOf(wanted, fit.gpus.size(), ranks.size());
+    if (const size_t sees = rank.config.gpus.size(); sees != 0 && share.size() > sees)
+      fit.refused.push_back(Refuse(rank.task, "devices", fmt::format("at most {}, as many as it sees", sees),
+                                   fmt::format("{} named", share.size())));
+    fit.gpus.push_back(PlaceDevices(share, &free, &rank.manifest));
     elsewhere = elsewhere || fit.gpus.back() != before;
     for (const Need& need : NeedsOf(rank.manifest, rank.config, rank.task, devices, site)) {
       if (need.what == "task") continue;

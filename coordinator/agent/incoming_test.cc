@@ -444,3 +444,8 @@ TEST(MovedMark, KeepsATaskFromRunning) {
 
 }  // namespace
 }  // namespace stasis
+  EXPECT_EQ(PlaceDevices({2, 3, 0}, &free, &manifest), (std::vector<int>{2, 3, 0}));
+  // What it uses is not always known, or not yet.
+  Manifest nothing;
+  EXPECT_EQ(PlaceDevices({2, 1}, &free, &nothing), (std::vector<int>{2, 1}));
+  EXPECT_EQ(PlaceDevices({}, &free, &nothing), std::vector<int>());

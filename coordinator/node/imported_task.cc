@@ -63,10 +63,14 @@ Status WriteImportedStatus(const TaskPaths& paths, const std::string& id) {
 Status WriteImportedTask(const TaskPaths& paths, const Json& task_json, const std::string& id) {
   std::string tasks = paths.folder.substr(0, paths.folder.rfind('/'));
   RETURN_IF_ERROR(MakeFolders(tasks));
-  if (mkdir(paths.folder.c_str(), 0700) != 0) return ErrnoStatus(errno, "make " + paths.folder);
+  const bool made = mkdir(paths.folder.c_str(), 0700) == 0;
+  const int error = made ? 0 : errno;
+  // Without a record it holds what is kept of an earlier stay.
+  const bool kept = error == EEXIST && !Exists(paths.File("task.json"));
+  if (!made && !kept) return ErrnoStatus(error, "make " + paths.folder);
   Status written = WriteRecord(paths, task_json, id);
   if (written.ok()) written = SyncFolder(tasks);
-  if (!written.ok()) (void)RemoveTree(paths.folder);
+  if (!written.ok() && made) (void)RemoveTree(paths.folder);
   return written;
 }
 

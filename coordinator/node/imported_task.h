@@ -27,7 +27,8 @@ Json ImportedTaskJson(const TaskPaths& paths, const Json& task, const TaskConfig
 Status WriteImportedStatus(const TaskPaths& paths, const std::string& id);
 
 // Makes the task's folder: a task that has ended and can be restored from image `id`. After an error nothing
-// of it is left. kAlreadyExists: somebody has made one meanwhile.
+// of it is left, but in a folder that was there without a record. kAlreadyExists: somebody has made one
+// meanwhile.
 Status WriteImportedTask(const TaskPaths& paths, const Json& task_json, const std::string& id);
 
 }  // namespace stasis
