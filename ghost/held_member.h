@@ -44,9 +44,9 @@ struct HeldMember {
   std::vector<HeldExtent> extents;  // ascending, disjoint
   std::vector<TaskRange> ranges;    // active: ascending, disjoint, each within one extent
 
-  uint64_t bytes() const;         // of the extents that are not borrowed
   // It has looked at devices: until then it sees none.
   bool sees_devices() const { return !devices.empty(); }
+  uint64_t bytes() const;         // of the extents that are not borrowed
   uint64_t active_bytes() const;  // of the stream
   // "" when there is nothing to be saved.
   std::string stream() const;

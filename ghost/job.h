@@ -211,10 +211,10 @@ class Job {
   Status Listen();
   Status ConnectHeld();
   Status Attach();
+  Status RecordPlaces();
   Status AttachMember(Member& member, const HeldMember& held);
   Status Reopen();
   Result<TaskResume> ResumeOf(const HeldMember& held, const std::map<int, uint64_t>& device_bytes) const;
-  Status RecordPlaces();
   Status Drop();
   Result<TaskState> StateOf(Member& member);
 

@@ -309,6 +309,13 @@ Status Job::Attach() {
     (void)back;  // the first error is the one to tell
     return status;
   }
+  return RecordPlaces();
+}
+
+// Where the task's devices are, for processes of it that begin to use them from now on.
+Status Job::RecordPlaces() {
+  const auto first = std::find_if(holdings_.members.begin(), holdings_.members.end(),
+                                  std::mem_fn(&HeldMember::sees_devices));
   std::lock_guard lock(mutex_);
   std::string places;
   if (first != holdings_.members.end()) {
@@ -344,13 +351,6 @@ Status Job::Reopen() {
   // connection tells the program to expect it.
   if (op_.taken_over) device_bytes = holdings_.ActiveBytesByDevice();
   if (op_.snapshot && !device_bytes.empty()) {
-  return RecordPlaces();
-}
-
-// Where the task's devices are, for processes of it that begin to use them from now on.
-Status Job::RecordPlaces() {
-  const auto first = std::find_if(holdings_.members.begin(), holdings_.members.end(),
-                                  std::mem_fn(&HeldMember::sees_devices));
     ASSIGN_OR_RETURN(op_.pressure, PressureWatch::Start(*op_.snapshot, members_.size()));
   }
   // On the way back some may run already, and some have ended.
@@ -386,6 +386,13 @@ Status Job::Drop() {
 
 Json Job::MemberStatus() {
   Json list = Json::array();
+  if (phase_ == Phase::kHeld) {
+    for (const HeldMember& held : holdings_.members)
+      list.push_back({{"nspid", held.nspid},
+                      {"strategy", TaskStrategyName(held.strategy)},
+                      {"allocated_bytes", held.bytes()},
+                      {"active_bytes", held.active_bytes()}});
+  }
   if (phase_ != Phase::kRunning || !TaskAlive()) return list;
   Result<std::vector<pid_t>> tree = ProcessTree(process_.init_pid);
   if (!tree.ok()) return list;
@@ -417,11 +424,4 @@ Json Job::MemberStatus() {
   return list;
 }
 
-  if (phase_ == Phase::kHeld) {
-    for (const HeldMember& held : holdings_.members)
-      list.push_back({{"nspid", held.nspid},
-                      {"strategy", TaskStrategyName(held.strategy)},
-                      {"allocated_bytes", held.bytes()},
-                      {"active_bytes", held.active_bytes()}});
-  }
 }  // namespace stasis

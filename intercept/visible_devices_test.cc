@@ -85,8 +85,6 @@ TEST(TaskPlacementsTest, DevicesAreFoundByTheirUuidsElseByTheirOrder) {
   EXPECT_EQ(text(""), "");
 }
 
-}  // namespace
-}  // namespace stasis
 TEST(TaskPlacementsTest, DevicesThatWereNamedBeforehandAreForTheFirstOnes) {
   std::vector<TaskDevice> devices(3);
   for (int i = 0; i < 3; ++i) devices[static_cast<size_t>(i)].virtual_ordinal = i;
@@ -104,3 +102,5 @@ TEST(TaskPlacementsTest, DevicesThatWereNamedBeforehandAreForTheFirstOnes) {
   EXPECT_EQ(places("- 4\n"), (std::vector<int>{4, 2, 0}));
 }
 
+}  // namespace
+}  // namespace stasis

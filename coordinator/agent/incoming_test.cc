@@ -427,6 +427,11 @@ TEST(PlaceDevices, WhereItWasElseWhereMostIsFree) {
   EXPECT_EQ(free, (std::vector<uint64_t>{400, 100, 50, 300}));
   EXPECT_EQ(manifest.members[0].devices[1].physical_ordinal, 0);
   EXPECT_EQ(PlaceDevices({3, 2}, &free, &manifest), (std::vector<int>{3, 2}));
+  EXPECT_EQ(PlaceDevices({2, 3, 0}, &free, &manifest), (std::vector<int>{2, 3, 0}));
+  // What it uses is not always known, or not yet.
+  Manifest nothing;
+  EXPECT_EQ(PlaceDevices({2, 1}, &free, &nothing), (std::vector<int>{2, 1}));
+  EXPECT_EQ(PlaceDevices({}, &free, &nothing), std::vector<int>());
 }
 
 TEST(MovedMark, KeepsATaskFromRunning) {
@@ -444,8 +449,3 @@ TEST(MovedMark, KeepsATaskFromRunning) {
 
 }  // namespace
 }  // namespace stasis
-  EXPECT_EQ(PlaceDevices({2, 3, 0}, &free, &manifest), (std::vector<int>{2, 3, 0}));
-  // What it uses is not always known, or not yet.
-  Manifest nothing;
-  EXPECT_EQ(PlaceDevices({2, 1}, &free, &nothing), (std::vector<int>{2, 1}));
-  EXPECT_EQ(PlaceDevices({}, &free, &nothing), std::vector<int>());
