@@ -153,6 +153,7 @@ class Job {
   Status Walk(const std::vector<Step>& plan);
   Status Take(Step step);
   Status Freeze();
+  Status Thaw();
   Status Do(Step step);
   void Undo();
   void TryBack(Phase goal);
@@ -197,6 +198,8 @@ class Job {
 
   // job_task.cc: steps that speak to the task
   Status ConnectMembers();
+  bool IsMember(pid_t pid) const;
+  Status CheckNobodyPassesUs(const std::vector<pid_t>& tree);
   Placements PlacesOf(const HeldMember& held) const;
   Status CheckCarriable(const Member& member, TaskStrategy strategy, TaskState expected);
   void NoteDriver(const Member& member, HeldMember* held) const;

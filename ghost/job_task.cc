@@ -7,6 +7,7 @@
 
 #include "base/files.h"
 #include "base/unix_socket.h"
+#include "ghost/gpu.h"
 #include "ghost/job.h"
 #include "ghost/manifest.h"
 #include "ghost/proc.h"
@@ -40,6 +41,11 @@ bool IsWaitingForWake(pid_t pid) {
   return true;
 }
 
+bool MapsDriver(const std::vector<ProcMap>& maps) {
+  return std::any_of(maps.begin(), maps.end(),
+                     [](const ProcMap& map) { return map.path.find("/libcuda.so.") != std::string::npos; });
+}
+
 // The control thread closes its sockets after its answer; there is no event for having done so.
 Status AwaitDeaf(pid_t pid) {
   Deadline deadline = Deadline::After(kPromptTime);
@@ -52,6 +58,11 @@ Status AwaitDeaf(pid_t pid) {
 }
 
 }  // namespace
+
+bool Job::IsMember(pid_t pid) const {
+  return std::any_of(holdings_.members.begin(), holdings_.members.end(),
+                     [pid](const HeldMember& held) { return held.pid == pid; });
+}
 
 TaskStrategy Job::StrategyOf(const Member& member) const {
   if (config_.strategy == TaskStrategyName(TaskStrategy::kReconstruct)) return TaskStrategy::kReconstruct;
@@ -117,6 +128,26 @@ Status Job::ConnectMembers() {
     members_.push_back(*std::move(member));
   }
   op_.members = members_.size();
+  return CheckNobodyPassesUs(tree);
+}
+
+// Who has opened the driver's file by its path, in a namespace of its own or without our environment does not
+// listen to us, and would keep its memory on the device of a task that is said to be paused. A child of fork
+// has the file mapped as well, and cannot use it: the driver knows who does.
+Status Job::CheckNobodyPassesUs(const std::vector<pid_t>& tree) {
+  for (pid_t pid : tree) {
+    Result<std::vector<ProcMap>> maps = MapsOf(pid);
+    if (IsMember(pid) || !maps.ok() || !MapsDriver(*maps)) continue;
+    Result<Gpu*> gpu = OpenGpu();
+    if (!gpu.ok() || !(*gpu)->ProcessState(pid).ok()) continue;
+    std::vector<MemberSocket> sockets = FindMembers(paths_.Ctl(), tree);
+    auto listens = [pid](const MemberSocket& socket) { return socket.pid == pid; };
+    if (std::any_of(sockets.begin(), sockets.end(), listens)) continue;  // it has just begun
+    op_.answer.remedy =
+        "let the program open libcuda.so.1 by that name, with the environment that it was given";
+    return Status(StatusCode::kUnsupported,
+                  "process " + Named(pid) + " uses the CUDA driver and does not do it through stasis");
+  }
   return Status();
 }
 

@@ -161,6 +161,19 @@ Status Job::Freeze() {
   return status;
 }
 
+// Stopped processes are not let go of: they would be asked, and their answers waited for. Where they are
+// frozen by being stopped, nobody can tell who else has stopped them, and they go on.
+Status Job::Thaw() {
+  for (const HeldMember& held : holdings_.members) {
+    if (frozen_.kind == FreezeKind::kSigstop) break;
+    Status status = CheckResponsiveOnceThawed(held.pid);
+    if (status.code() == StatusCode::kFailedPrecondition) return status;
+  }
+  RETURN_IF_ERROR(ThawTree(frozen_, Deadline::After(kThawTime)));
+  frozen_ = Frozen();
+  return ConnectHeld();
+}
+
 Status Job::Do(Step step) {
   switch (step) {
     case Step::kQuiesce:
@@ -179,11 +192,8 @@ Status Job::Do(Step step) {
       return Store();
     case Step::kFreeze:
       return Freeze();
-    case Step::kThaw: {
-      RETURN_IF_ERROR(ThawTree(frozen_, Deadline::After(kThawTime)));
-      frozen_ = Frozen();
-      return ConnectHeld();
-    }
+    case Step::kThaw:
+      return Thaw();
     case Step::kDeafen:
       return Deafen();
     case Step::kDump:

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -12,6 +13,7 @@
 #include <sstream>
 
 #include "base/files.h"
+#include "base/task_protocol.h"
 
 namespace stasis {
 namespace {
@@ -129,12 +131,19 @@ pid_t HostPid(const std::vector<pid_t>& tree, pid_t nspid) {
   return 0;
 }
 
+namespace {
+
+Result<ProcIds> ReadThreadIds(pid_t pid, pid_t tid) {
+  ASSIGN_OR_RETURN(std::string text,
+                   ReadFile(ProcPath(pid, "task/") + std::to_string(tid) + "/status", kMaxProcFile));
+  return ParseIds(text);
+}
+
+}  // namespace
+
 pid_t HostTid(pid_t pid, pid_t nstid) {
   for (pid_t tid : ThreadsOf(pid)) {
-    Result<std::string> text =
-        ReadFile(ProcPath(pid, "task/") + std::to_string(tid) + "/status", kMaxProcFile);
-    if (!text.ok()) continue;
-    Result<ProcIds> ids = ParseIds(*text);
+    Result<ProcIds> ids = ReadThreadIds(pid, tid);
     if (ids.ok() && ids->nspids.back() == nstid) return tid;
   }
   return 0;
@@ -150,15 +159,34 @@ bool HasEnded(pid_t pid) {
   return !stat.ok() || stat->state == 'Z' || stat->state == 'X';
 }
 
+namespace {
+
+Status IsStopped(pid_t pid) {
+  return Status(StatusCode::kFailedPrecondition,
+                "process " + Named(pid) + " is stopped by a signal; continue it with: kill -CONT " +
+                    std::to_string(pid));
+}
+
+// A debugger holds single threads: of them, the first one and the one that answers count.
+Result<ProcStat> StatOfWhoAnswers(pid_t pid) {
+  ASSIGN_OR_RETURN(ProcStat first, ReadProcStat(pid));
+  for (pid_t tid : ThreadsOf(pid)) {
+    if (first.state == 't') break;
+    Result<ProcStat> stat = ReadThreadStat(pid, tid);
+    if (stat.ok() && stat->name == kTaskThreadName && stat->state == 't') return stat;
+  }
+  return first;
+}
+
+}  // namespace
+
 Status CheckResponsive(pid_t pid) {
-  ASSIGN_OR_RETURN(ProcStat stat, ReadProcStat(pid));
+  ASSIGN_OR_RETURN(ProcStat stat, StatOfWhoAnswers(pid));
   switch (stat.state) {
     case 'T':
-      return Status(StatusCode::kFailedPrecondition,
-                    "process " + Named(pid) + " is stopped by a signal; continue it with: kill -CONT " +
-                        std::to_string(pid));
+      return IsStopped(pid);
     case 't': {
-      Result<ProcIds> ids = ReadProcIds(pid);
+      Result<ProcIds> ids = ReadThreadIds(pid, stat.pid);
       return Status(StatusCode::kFailedPrecondition, "process " + Named(pid) + " is held by the debugger " +
                                                          Named(ids.ok() ? ids->tracer : 0) +
                                                          "; detach it first");
@@ -169,6 +197,13 @@ Status CheckResponsive(pid_t pid) {
     default:
       return Status();
   }
+}
+
+Status CheckResponsiveOnceThawed(pid_t pid) {
+  RETURN_IF_ERROR(CheckResponsive(pid));
+  ASSIGN_OR_RETURN(ProcIds ids, ReadProcIds(pid));
+  bool stops = ((ids.pending_signals >> (SIGSTOP - 1)) & 1) != 0;
+  return stops ? IsStopped(pid) : Status();
 }
 
 std::vector<ProcFd> FdsOf(pid_t pid) {

@@ -49,6 +49,8 @@ bool HasEnded(pid_t pid);
 // OK when the process can answer; else kFailedPrecondition with why not: stopped by a signal, held by a
 // debugger, ended.
 Status CheckResponsive(pid_t pid);
+// The same of a process that is frozen: whether it could answer when it is let go of.
+Status CheckResponsiveOnceThawed(pid_t pid);
 
 struct ProcFd {
   int fd = -1;

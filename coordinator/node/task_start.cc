@@ -18,6 +18,9 @@ std::vector<std::string> EnvironmentOf(const TaskStart& start, const TaskPlan& p
       ChangeEnvironment(plan.spec.environment, plan.device.task_environment);
   if (start.rank) environment = ChangeEnvironment(std::move(environment), start.rank->environment);
   std::string preloads = EnvironmentValue(environment, "LD_PRELOAD");
+  // Beside the interposer lies its other name, libcuda.so, for programs that ask for that one.
+  std::string libraries = EnvironmentValue(environment, "LD_LIBRARY_PATH");
+  std::string ours = site.files.preload.substr(0, site.files.preload.rfind('/'));
   std::string gpus = kTaskGpusVariable;
   if (!start.gpus.empty()) gpus += "=" + GpuListText(start.gpus);
   return ChangeEnvironment(std::move(environment),
@@ -25,6 +28,7 @@ std::vector<std::string> EnvironmentOf(const TaskStart& start, const TaskPlan& p
                             std::string(kTaskDriverVariable) + "=" + plan.device.driver.path,
                             std::string(kTaskStrategyVariable) + "=" + plan.spec.strategy,
                             std::string(kTaskManagedVariable) + "=" + plan.spec.managed, gpus,
+                            "LD_LIBRARY_PATH=" + ours + (libraries.empty() ? "" : ":" + libraries),
                             "LD_PRELOAD=" + site.files.preload + (preloads.empty() ? "" : ":" + preloads)});
 }
 

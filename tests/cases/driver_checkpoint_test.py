@@ -2,12 +2,15 @@
 """Faults of the driver's own checkpoint, and of tools around it."""
 
 import contextlib
+import ctypes
 import itertools
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -178,6 +181,173 @@ class Killed(SiteCase):
                         return pid
             time.sleep(0.005)
         self.fail(f"the verb ended with {asked.communicate()[0]}")
+
+
+class Threads(SiteCase):
+    """Whatever threads are doing when a pause comes, they go on with it afterwards."""
+
+    def test_threads_and_libraries_that_come_and_go(self):
+        # Where the driver's device files are, and under a name as theirs.
+        file, device = tempfile.mkstemp(prefix="nvidia-stasis-test-", dir="/dev")
+        os.close(file)
+        self.addCleanup(os.unlink, device)
+        for strategy in STRATEGIES:
+            with self.subTest(strategy):
+                go = self.new_file()
+                job = self.start("churn", 16, built("tests/nvml/libnvidia-ml.so.1"), go, strategy=strategy,
+                                 STASIS_FAKE_DEVICE=device)
+                for _ in range(50 if FULL else 5):
+                    job.verb("pause")
+                    job.verb("resume")
+                self.touch(go)
+                self.finish(job, "ready\nall right\n")
+
+    def test_threads_that_synchronise_while_it_is_paused(self):
+        for strategy in STRATEGIES:
+            for frozen in (True, False):
+                with self.subTest(strategy, frozen=frozen):
+                    self.synchronise(strategy, [] if frozen else ["--no-freeze"])
+
+    def synchronise(self, strategy, options):
+        go, counts = self.new_file(), self.new_file("counts")
+        with open(counts, "wb") as file:
+            file.truncate(8 * 8)
+        job = self.start("synchronize", counts, go, strategy=strategy)
+
+        def numbers():
+            with open(counts, "rb") as file:
+                return struct.unpack("8Q", file.read())
+
+        def await_all_moving():
+            before = numbers()
+            while not all(now > then for now, then in zip(numbers(), before)):
+                self.assertTrue(job.alive(), job.output())
+                time.sleep(0.005)
+
+        for _ in range(3):
+            await_all_moving()
+            job.verb("pause", *options)
+            held = numbers()
+            time.sleep(0.2)  # in which whoever could come past would
+            self.assertEqual(numbers(), held)
+            job.verb("resume")
+        await_all_moving()
+        self.touch(go)
+        self.finish(job, "ready\nsame\n")
+
+
+class CannotAnswer(SiteCase):
+    """A process that is stopped or traced answers nothing. No verb waits longer for it than it says."""
+
+    @contextlib.contextmanager
+    def stopped(self, pid):
+        os.kill(pid, signal.SIGSTOP)
+        self.await_state(pid, "T")
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    @contextlib.contextmanager
+    def traced(self, pid):
+        """By a debugger that holds the thread `pid`."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        seize, interrupt, detach = 0x4206, 0x4207, 17
+        wait_all = 0x40000000
+        if libc.ptrace(seize, pid, None, None) != 0 or libc.ptrace(interrupt, pid, None, None) != 0:
+            raise OSError(ctypes.get_errno(), "trace the program")
+        os.waitpid(pid, wait_all)
+        try:
+            yield
+        finally:
+            libc.ptrace(detach, pid, None, None)
+
+    @staticmethod
+    def await_state(pid, state):
+        while True:
+            with open(f"/proc/{pid}/stat", encoding="utf-8") as stat:
+                if stat.read().rsplit(")", 1)[1].split()[0] == state:
+                    return
+            time.sleep(0.005)
+
+    def control_thread(self, pid):
+        for tid in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{tid}/comm", encoding="utf-8") as comm:
+                if comm.read().strip() == "stasis-control":
+                    return int(tid)
+        raise AssertionError("no control thread")
+
+    def refused_in_time(self, job, verb, *options):
+        """The verb ends by itself, with an error that leaves the task as it was."""
+        _, answer = job.refused(verb, *options, "--deadline", "1s", timeout=60)
+        self.assertIn(answer["code"], ("FAILED_PRECONDITION", "TIMEOUT"), answer)
+        self.assertIn(answer["left"], ("unchanged", "rolled-back"), answer)
+        return answer["message"]
+
+    def test_a_running_task(self):
+        for strategy in STRATEGIES:
+            job = self.start("trainer", 1 << 16, strategy=strategy, ready="turn")
+            pid = job.process()["pid"]
+            for how, held, expected in ((self.stopped, pid, "stopped by a signal"), (self.traced, pid, "debugger"),
+                                        (self.traced, self.control_thread(pid), "debugger")):
+                for verb, options in (("pause", ()), ("checkpoint", ()), ("checkpoint", ("--stop",)), ("migrate", ("--gpus", "1,0"))):
+                    with self.subTest(strategy, how=how.__name__, verb=verb, held=held == pid):
+                        with how(held):
+                            self.assertIn(expected, self.refused_in_time(job, verb, *options))
+                            self.assertEqual([task["state"] for task in self.site.tasks()], ["running"])
+                        job.verb("pause")
+                        job.verb("resume")
+            job.verb("cancel")
+            job.wait()
+            job.verb("rm")
+
+    def test_a_paused_task(self):
+        """The stop arrives while it is frozen, and holds it when it is let go of."""
+        for strategy in STRATEGIES:
+            for residency in ("device", "host"):
+                with self.subTest(strategy, residency=residency):
+                    go = self.new_file()
+                    self.touch(go)
+                    expected = self.undisturbed("pieces", 5, go)
+                    wait = self.new_file()
+                    job = self.start("pieces", 5, wait, strategy=strategy)
+                    job.verb("pause", "--residency", residency)
+                    pid = job.process()["pid"]
+                    os.kill(pid, signal.SIGSTOP)
+                    _, answer = job.refused("resume", timeout=120)
+                    self.assertEqual(answer["left"], "paused", answer)
+                    self.assertIn("stopped by a signal", answer["message"])
+                    os.kill(pid, signal.SIGCONT)
+                    job.verb("resume")
+                    self.touch(wait)
+                    self.finish(job, expected)
+
+
+class FoundLate(SiteCase):
+
+    def test_what_cannot_be_carried_comes_after_pauses_that_worked(self):
+        steps, when = 6, 3
+        for strategy in STRATEGIES:
+            with self.subTest(strategy):
+                folder = os.path.dirname(self.new_file("1"))
+                for step in range(1, steps + 1):
+                    self.touch(os.path.join(folder, str(step)))
+                expected = self.undisturbed("managed", folder, steps, when)
+                folder = os.path.dirname(self.new_file("1"))
+                job = self.start("managed", folder, steps, when, strategy=strategy)
+                for step in range(1, steps + 1):
+                    for verb in ("pause", "checkpoint"):
+                        if step <= when:
+                            job.verb(verb)
+                        else:
+                            _, answer = job.refused(verb)
+                            self.assertEqual((answer["code"], answer["left"]), ("UNSUPPORTED", "unchanged"), answer)
+                            self.assertIn("cuMemAllocManaged", answer["message"])
+                        if step <= when and verb == "pause":
+                            job.verb("resume")
+                    self.touch(os.path.join(folder, str(step)))
+                    job.wait_for_output(f"step {step} ")
+                self.finish(job, expected)
 
 
 if __name__ == "__main__":
