@@ -115,6 +115,16 @@ void CommandLine::AddSubmit() {
       ->check(CLI::Range(1, kMaxGang))
       ->type_name("N");
   submit
+      ->add_option("--device-memory", options_.device_memory,
+                   "it needs no more of each GPU, and may share them by a policy that does so")
+      ->transform(CLI::AsSizeValue(false))
+      ->type_name("SIZE");
+  submit
+      ->add_option("--utilization", options_.utilization,
+                   "how busy it keeps GPUs that it has for itself, up to 1: who shares with whom goes by it")
+      ->check(CLI::Range(0.01, 1.0))
+      ->type_name("U");
+  submit
       ->add_option("--checkpoint-every", every_, "time from one image to the next (default: the scheduler's)")
       ->type_name("TIME");
   submit
@@ -167,9 +177,9 @@ void CommandLine::AddClusterNodes() {
     verb->add_option("NODE", options_.node_name, "its name")->required();
     return verb;
   };
-  node("drain", "empty a node", kDrainFooter)
-      ->add_option("--reason", options_.reason, "for those who look at the node")
-      ->type_name("TEXT");
+  CLI::App* drain = node("drain", "empty a node", kDrainFooter);
+  drain->add_option("--reason", options_.reason, "for those who look at the node")->type_name("TEXT");
+  drain->add_option("--wait", drain_wait_, "until nobody holds its devices, at most so long")->type_name("TIME");
   node("undrain", "let jobs go to a node again", "Example:\n  stasis undrain node7");
   CLI::App* maintenance = node("maintenance", "set when a node is to be empty", kMaintenanceFooter);
   maintenance->add_option("--start", start_, "the window's beginning")->type_name("WHEN");

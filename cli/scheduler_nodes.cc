@@ -1,8 +1,11 @@
 // The verbs about the scheduler's nodes: `nodes`, `drain`, `undrain`, `maintenance`, `defrag`.
 #include <fmt/format.h>
+#include <poll.h>
 
 #include <algorithm>
+#include <cerrno>
 
+#include "cli/agent_stream.h"
 #include "cli/scheduler_verbs.h"
 #include "cli/when.h"
 #include "coordinator/node/text.h"
@@ -96,6 +99,39 @@ std::vector<std::string> ClusterNodeNames(const std::string& scheduler) {
   return names;
 }
 
+namespace {
+
+Status LookAt(SchedulerClient& client, v1::ClusterNode* node) {
+  ASSIGN_OR_RETURN(v1::NodesReply answer, client.Call(&v1::Scheduler::Stub::Nodes, v1::NodesRequest()));
+  for (const v1::ClusterNode& each : answer.nodes()) {
+    if (each.name() == node->name()) *node = each;
+  }
+  return Status();
+}
+
+// Until nobody holds its devices. Whatever frees one is an event.
+Status AwaitEmpty(Context& context, Duration patience, v1::ClusterNode* node) {
+  const Deadline deadline = Deadline::After(patience);
+  ASSIGN_OR_RETURN(SchedulerClient client, SchedulerClient::Open(context.node));
+  v1::EventsRequest request;
+  request.set_last(1);  // that it was drained; what happens after this one is told
+  AgentStream<v1::ClusterEvent> stream(
+      [&](grpc::ClientContext* call) { return client.stub().Events(call, request); });
+  for (bool ended = false; !ended;) {
+    pollfd wait = {stream.fd(), POLLIN, 0};
+    if (poll(&wait, 1, deadline.PollTimeout()) < 0 && errno != EINTR) return ErrnoStatus(errno, "poll");
+    if (!stream.Take(&ended).empty()) RETURN_IF_ERROR(LookAt(client, node));
+    if (node->free() == node->devices()) return Status();
+    if (deadline.Expired())
+      return Errorf(StatusCode::kTimeout, "%u of %u devices of %s are held", node->devices() - node->free(),
+                    node->devices(), node->name().c_str());
+  }
+  if (!stream.status().ok()) return client.Explained(stream.status());
+  return Status(StatusCode::kUnavailable, "the scheduler has ended the stream");
+}
+
+}  // namespace
+
 int NodesVerb(const Options&, Context& context) {
   return AskScheduler(
       context, &v1::Scheduler::Stub::Nodes, v1::NodesRequest(), [&](const v1::NodesReply& answer) {
@@ -120,7 +156,11 @@ int DrainVerb(const Options& options, Context& context) {
   v1::DrainRequest request;
   request.set_node(options.node_name);
   request.set_reason(options.reason);
-  return AskScheduler(context, &v1::Scheduler::Stub::Drain, request, [&](const v1::ClusterNode& node) {
+  return AskScheduler(context, &v1::Scheduler::Stub::Drain, request, [&](const v1::ClusterNode& drained) {
+    v1::ClusterNode node = drained;
+    const Status empty = options.drain_wait ? AwaitEmpty(context, *options.drain_wait, &node) : Status();
+    if (!empty.ok())
+      return context.reporter.Fail(empty, "it stays drained; `stasis nodes` shows what is there");
     return ReportNode(node, context,
                       fmt::format("{} is {}; {} of {} devices are free", node.name(), StateText(node),
                                   node.free(), node.devices()));

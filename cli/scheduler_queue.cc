@@ -34,13 +34,28 @@ std::string StateText(const v1::QueuedJob& job) {
              : name;
 }
 
-constexpr char kRow[] = "{:<20} {:<10} {:<12} {:>4} {:>4} {:<14} {:<10} {:>8} {:>6} {:>5} {:>8} {:>5}  {}\n";
+constexpr char kRow[] =
+    "{:<20} {:<10} {:<12} {:>4} {:>4} {:<14} {:<10} {:>8} {:>6} {:>5} {:>8} {:>5} {:>9}  {}\n";
+
+// "2.5 it/s", "130/s" of launches.
+std::string RateText(const v1::QueuedJob& job) {
+  if (job.rate_unit().empty()) return "-";
+  const char* unit = job.rate_unit() == "iterations" ? " it/s" : "/s";
+  return job.rate() < 100 ? fmt::format("{:.1f}{}", job.rate(), unit)
+                          : fmt::format("{:.0f}{}", job.rate(), unit);
+}
+
+std::string RemarkOf(const v1::QueuedJob& job) {
+  std::string remark = Printable(job.reason());
+  if (job.beside().empty()) return remark;
+  return "beside " + job.beside() + (remark.empty() ? "" : "; " + remark);
+}
 
 std::string Row(const v1::QueuedJob& job) {
   std::string fairness = job.started_ms() == 0 ? "-" : fmt::format("{:.2f}", job.fairness());
   return fmt::format(kRow, job.name(), job.tenant(), StateText(job), job.gpus(), job.priority(),
                      OrDash(Printable(job.node())), DevicesText(job), TimeText(job), job.pauses(),
-                     job.migrations(), job.restarts(), fairness, Printable(job.reason()));
+                     job.migrations(), job.restarts(), fairness, RateText(job), RemarkOf(job));
 }
 
 constexpr char kNotScheduled[] =
@@ -94,7 +109,9 @@ Json DescribeQueuedJob(const v1::QueuedJob& job) {
           {"fairness", job.fairness()},
           {"lease_end_ms", job.lease_end_ms()},
           {"reason", job.reason()},
-          {"rate", job.rate()}};
+          {"rate", job.rate()},
+          {"rate_unit", job.rate_unit()},
+          {"beside", job.beside()}};
 }
 
 Result<v1::QueuedJob> FindQueuedJob(SchedulerClient& client, const std::string& name, bool wait) {
@@ -123,7 +140,7 @@ int QueueVerb(const Options& options, Context& context) {
   return AskScheduler(context, &v1::Scheduler::Stub::Queue, request, [&](const v1::QueueReply& answer) {
     Json jobs = Json::array();
     std::string table = fmt::format(kRow, "NAME", "TENANT", "STATE", "GPUS", "PRIO", "NODE", "DEVICES",
-                                    "TIME", "PAUSES", "MOVES", "RESTARTS", "F", "REASON");
+                                    "TIME", "PAUSES", "MOVES", "RESTARTS", "F", "RATE", "REASON");
     for (const v1::QueuedJob& job : answer.jobs()) {
       jobs.push_back(DescribeQueuedJob(job));
       table += Row(job);

@@ -54,6 +54,8 @@ Result<v1::SubmitRequest> RequestOf(const Options& options) {
   request.set_estimate_ms(Milliseconds(options.estimate));
   request.set_min_gpus(static_cast<uint32_t>(options.min_gpus));
   request.set_max_gpus(static_cast<uint32_t>(options.max_gpus));
+  request.set_memory_bytes(options.device_memory);
+  request.set_utilization(options.utilization);
   request.set_checkpoint_interval_ms(Milliseconds(options.every));
   request.set_max_restarts(static_cast<uint32_t>(options.max_restarts));
   request.set_device(options.device);
@@ -148,6 +150,12 @@ int StayWith(const v1::QueuedJob& job, SchedulerClient& client, SignalSource& si
                                          "` shows it, `stasis cancel " + job.name() + "` ends it");
 }
 
+// Of a job that was not taken. The tenant is the one thing that a request names which has to be there before.
+std::string RemedyOf(const Status& refused, const std::string& tenant, SchedulerClient& client) {
+  if (refused.code() != StatusCode::kNotFound || !client.remedy().empty()) return client.remedy();
+  return "`stasis tenants` lists who there is; an operator adds one: `stasis tenants set " + tenant + " 1`";
+}
+
 }  // namespace
 
 int SubmitVerb(const Options& options, Context& context) {
@@ -159,7 +167,7 @@ int SubmitVerb(const Options& options, Context& context) {
   Result<SchedulerClient> client = SchedulerClient::Open(context.node);
   if (!client.ok()) return reporter.Fail(client.status());
   Result<v1::QueuedJob> job = client->Call(&v1::Scheduler::Stub::Submit, *request);
-  if (!job.ok()) return reporter.Fail(job.status(), client->remedy());
+  if (!job.ok()) return reporter.Fail(job.status(), RemedyOf(job.status(), request->tenant(), *client));
   reporter.set_task(job->name());
   if (!options.wait) return reporter.Done({{"job", DescribeQueuedJob(*job)}}, job->name());
   if (options.name.empty()) reporter.Note("submitted as " + job->name());

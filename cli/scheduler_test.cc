@@ -34,6 +34,7 @@ class FakeScheduler final : public v1::Scheduler::Service {
 
   google::protobuf::Any last;
   Status refusal;  // of changes
+  std::string remedy = "ask an operator";
   v1::DefragmentReply plan;
   v1::ClusterNode node;
   int streams = 0;
@@ -64,7 +65,7 @@ class FakeScheduler final : public v1::Scheduler::Service {
 
   grpc::Status Submit(Context* context, const v1::SubmitRequest* request, v1::QueuedJob* response) override {
     last.PackFrom(*request);
-    if (!refusal.ok()) return ToRpcStatus(refusal, "ask an operator", context);
+    if (!refusal.ok()) return ToRpcStatus(refusal, remedy, context);
     *response = MakeJob(request->name().empty() ? "train-1" : request->name(), v1::QUEUE_STATE_PENDING);
     Change(*response, "submitted");
     return grpc::Status::OK;
@@ -239,6 +240,8 @@ TEST_F(SchedulerVerbs, SubmitTellsWhatIsAskedForAndPrintsTheName) {
   options.every = std::chrono::minutes(10);
   options.estimate = std::chrono::hours(2);
   options.max_restarts = 3;
+  options.device_memory = 8ull << 30;
+  options.utilization = 0.4;
   options.environment = {"EXTRA=1"};
   Outcome outcome = Do(SubmitVerb, options);
   EXPECT_EQ(outcome.code, 0);
@@ -253,6 +256,8 @@ TEST_F(SchedulerVerbs, SubmitTellsWhatIsAskedForAndPrintsTheName) {
   EXPECT_EQ(request.checkpoint_interval_ms(), 600000u);
   EXPECT_EQ(request.estimate_ms(), 7200000u);
   EXPECT_EQ(request.max_restarts(), 3u);
+  EXPECT_EQ(request.memory_bytes(), 8ull << 30);
+  EXPECT_DOUBLE_EQ(request.utilization(), 0.4);
   EXPECT_EQ(request.environment(request.environment_size() - 1), "EXTRA=1");
   std::string key = request.idempotency_key();
   EXPECT_FALSE(key.empty());
@@ -275,6 +280,10 @@ TEST_F(SchedulerVerbs, WhatTheSchedulerRefusesIsTold) {
   EXPECT_EQ(outcome.code, kExitNotFound);
   EXPECT_EQ(outcome.document()["message"], "there is no tenant red");
   EXPECT_EQ(outcome.document()["remedy"], "ask an operator");
+  scheduler_.remedy = "";
+  Options options = Submission(false, true);
+  options.tenant = "red";
+  EXPECT_TRUE(Has(Do(SubmitVerb, options).document()["remedy"], "stasis tenants set red 1"));
 }
 
 TEST_F(SchedulerVerbs, WaitingEndsAsTheProgramDoes) {
@@ -412,6 +421,19 @@ TEST_F(SchedulerVerbs, NodesAreListedDrainedAndMaintained) {
   Outcome drained = Do(DrainVerb, drain);
   EXPECT_EQ(drained.out, "node-1 is draining; 2 of 4 devices are free\n");
   EXPECT_EQ(Last<v1::DrainRequest>().reason(), "a fan");
+  drain.drain_wait = std::chrono::milliseconds(50);
+  drain.json = true;
+  Outcome late = Do(DrainVerb, drain);
+  EXPECT_EQ(late.code, ExitCodeOf(StatusCode::kTimeout));
+  EXPECT_TRUE(Has(late.document()["message"], "2 of 4 devices of node-1 are held"));
+  drain.drain_wait = std::chrono::minutes(1);
+  scheduler_.on_stream = [this] {
+    scheduler_.node.set_free(4);
+    scheduler_.Happen("moved", "train");
+  };
+  EXPECT_EQ(Do(DrainVerb, drain).code, 0);
+  scheduler_.node.set_free(2);
+  drain.json = false;
   EXPECT_EQ(Do(UndrainVerb, drain).out, "node-1 is ready\n");
   Options window = Of("maintenance", true);
   window.node_name = "node-1";
@@ -481,14 +503,35 @@ TEST_F(SchedulerVerbs, WithoutASchedulerItSaysWhom) {
 
 TEST(SchedulerCommandLine, SubmitTakesAProgram) {
   CommandLine line;
-  ASSERT_FALSE(
-      line.Parse({"submit", "--gpus", "4", "--ranks", "--min-gpus", "2", "--max-gpus", "8", "--priority",
-                  "-5", "--checkpoint-every", "10m", "--estimate", "2h", "--wait", "--", "./train", "--gpus"})
-          .done);
+  ASSERT_FALSE(line.Parse({"submit",
+                           "--gpus",
+                           "4",
+                           "--ranks",
+                           "--min-gpus",
+                           "2",
+                           "--max-gpus",
+                           "8",
+                           "--priority",
+                           "-5",
+                           "--checkpoint-every",
+                           "10m",
+                           "--estimate",
+                           "2h",
+                           "--device-memory",
+                           "8GiB",
+                           "--utilization",
+                           "0.4",
+                           "--wait",
+                           "--",
+                           "./train",
+                           "--gpus"})
+                   .done);
   const Options& options = line.options();
   EXPECT_EQ(options.gpu_count, 4);
   EXPECT_TRUE(options.ranked);
   EXPECT_EQ(options.priority, -5);
+  EXPECT_EQ(options.device_memory, 8ull << 30);
+  EXPECT_DOUBLE_EQ(options.utilization, 0.4);
   EXPECT_EQ(*options.every, std::chrono::minutes(10));
   EXPECT_EQ(*options.estimate, std::chrono::hours(2));
   EXPECT_EQ(options.program, std::vector<std::string>({"./train", "--gpus"}));
@@ -498,6 +541,8 @@ TEST(SchedulerCommandLine, WhatMakesNoSenseIsRefused) {
   const std::vector<std::vector<std::string>> bad = {
       {"submit"},
       {"submit", "--gpus", "0", "--", "x"},
+      {"submit", "--device-memory", "much", "--", "x"},
+      {"submit", "--utilization", "2", "--", "x"},
       {"submit", "--gpus", "65", "--", "x"},
       {"submit", "--gpus", "2", "--min-gpus", "3", "--", "x"},
       {"submit", "--gpus", "2", "--max-gpus", "1", "--", "x"},

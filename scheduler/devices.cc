@@ -35,13 +35,13 @@ int CountDevices(const Placement& placement) {
 }
 
 Devices::Devices(const ClusterShape& shape) : shape_(shape), nodes_(static_cast<size_t>(shape.nodes)) {
-  for (Node& node : nodes_) node.free = All(shape.devices_per_node);
+  for (Node& node : nodes_) node = {All(shape.devices_per_node), shape.devices_per_node, true};
   total_ = free_ = shape.total();
 }
 
 NodeId Devices::AddNode(int devices) {
   STASIS_CHECK(devices >= 0 && devices <= shape_.devices_per_node);
-  nodes_.push_back({All(devices), true});
+  nodes_.push_back({All(devices), devices, true});
   ++shape_.nodes;
   total_ += devices;
   free_ += devices;

@@ -35,6 +35,7 @@ class Devices {
   int free() const { return free_; }
   DeviceMask free_on(NodeId node) const { return nodes_[node].free; }
   bool usable(NodeId node) const { return nodes_[node].usable; }
+  int devices_of(NodeId node) const { return nodes_[node].devices; }
   int SwitchOf(NodeId node) const { return static_cast<int>(node) / shape_.nodes_per_switch; }
 
   // The best place for a gang of `gpus` >= 1: the fewest switches, then the fewest nodes, then the least room
@@ -59,6 +60,7 @@ class Devices {
  private:
   struct Node {
     DeviceMask free = 0;
+    int devices = 0;
     bool usable = true;
   };
   int FreeCount(const Node& node) const { return node.usable ? __builtin_popcountll(node.free) : 0; }

@@ -17,8 +17,6 @@
 namespace stasis::scheduler {
 namespace {
 
-// So long a pair shares before its rates are believed.
-constexpr Time kSettle = 60 * kSecond;
 // Together at least so much: less is not worth the trouble, and in turn they make 1.
 constexpr double kProfit = 1.05;
 // Jobs that keep their devices busier than this together are not tried.
@@ -26,6 +24,10 @@ constexpr double kMostBusy = 1.5;
 
 bool Closer(const Spread& a, const Spread& b) {
   return a.switches != b.switches ? a.switches < b.switches : a.nodes < b.nodes;
+}
+
+int64_t MemoryOf(const JobSpec& spec) {
+  return spec.memory_per_gpu != 0 ? spec.memory_per_gpu : spec.active_bytes_per_gpu;
 }
 
 bool Elastic(const JobSpec& spec) { return spec.min_gpus != 0 || spec.max_gpus != 0; }
@@ -82,7 +84,7 @@ class Round {
     for (const JobId id : Running()) {
       const Job& guest = state_.job(id);
       if (!guest.guest || Touched(id)) continue;
-      const Time known = guest.packed_since + kSettle;
+      const Time known = guest.packed_since + state_.settings().settle;
       if (state_.now() < known) {
         decision_.wake = std::min(decision_.wake, known);
       } else if (Together(guest, state_.job(guest.packed_with)) < kProfit) {
@@ -95,10 +97,15 @@ class Round {
     const Job& host = state_.job(host_id);
     const bool near =
         guest.spec.max_nodes == 0 || host.placement.size() <= static_cast<size_t>(guest.spec.max_nodes);
-    return near &&
-           guest.spec.active_bytes_per_gpu + host.spec.active_bytes_per_gpu <=
-               state_.settings().device_bytes &&
+    return near && guest.known && host.known &&
+           MemoryOf(guest.spec) + MemoryOf(host.spec) <= state_.settings().device_bytes &&
            !Contains(guest.tried, host_id);
+  }
+
+  // A drained node gets nobody new, also beside others.
+  bool IsUsable(const Placement& placement) const {
+    return std::all_of(placement.begin(), placement.end(),
+                       [this](const NodeShare& share) { return state_.devices().usable(share.node); });
   }
 
   // Who has devices for itself and what it asked for, by their number; the least busy first.
@@ -106,7 +113,8 @@ class Round {
     std::map<int, std::vector<JobId>> hosts;
     for (const JobId id : Running()) {
       const Job& job = state_.job(id);
-      if (job.packed_with == kNoJob && job.gpus == job.spec.gpus) hosts[job.gpus].push_back(id);
+      if (job.packed_with == kNoJob && job.gpus == job.spec.gpus && IsUsable(job.placement))
+        hosts[job.gpus].push_back(id);
     }
     for (auto& [gpus, jobs] : hosts) {
       std::stable_sort(jobs.begin(), jobs.end(), [this](JobId a, JobId b) {
@@ -131,7 +139,7 @@ class Round {
       const auto host = std::find_if(jobs.begin(), busy, [&](JobId one) { return CanShare(guest, one); });
       if (host == busy) continue;
       decision_.actions.push_back({ActionKind::kPack, id, state_.job(*host).placement, *host});
-      decision_.wake = std::min(decision_.wake, state_.now() + kSettle);
+      decision_.wake = std::min(decision_.wake, state_.now() + state_.settings().settle);
       jobs.erase(host);
       if (jobs.empty()) hosts.erase(same);
     }

@@ -1,6 +1,7 @@
 #include "scheduler/ledger.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/status.h"
 
@@ -161,6 +162,34 @@ Ledger::Totals Ledger::Window(TenantId id, Time now) const {
     start.deserved += (after.deserved - before.deserved) * part;
   }
   return {Utilized(id, now) - start.utilized, Deserved(id, now) - start.deserved};
+}
+
+std::vector<Ledger::Tenant> Ledger::Save(Time now) const {
+  std::vector<Tenant> saved = tenants_;
+  for (Tenant& tenant : saved) {
+    std::vector<Point>& history = tenant.history;
+    const Time begin = std::max<Time>(0, now - window_);
+    const auto after = std::upper_bound(history.begin(), history.end(), begin,
+                                        [](Time time, const Point& point) { return time < point.at; });
+    history.erase(history.begin(), after - 1);
+  }
+  return saved;
+}
+
+Status Ledger::Restore(int devices, std::vector<Tenant> tenants) {
+  for (Tenant& tenant : tenants) {
+    std::vector<Point>& history = tenant.history;
+    const bool ascends = std::is_sorted(history.begin(), history.end(),
+                                        [](const Point& a, const Point& b) { return a.at < b.at; });
+    if (history.empty() || !ascends || history.front().at < 0 || !(tenant.weight > 0))
+      return Status(StatusCode::kCorrupt, "a tenant's account cannot be");
+    // The window may be longer than that of who has saved it: what was before is not known.
+    if (history.front().at > 0)
+      history.insert(history.begin(), {0, history.front().utilized, history.front().deserved});
+  }
+  devices_ = devices;
+  tenants_ = std::move(tenants);
+  return Status();
 }
 
 double JainIndex(const std::vector<double>& values) {

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "base/status.h"
 #include "scheduler/types.h"
 
 namespace stasis::scheduler {
@@ -65,7 +66,8 @@ class Ledger {
   // Over the last `window`, or since the beginning when that is shorter.
   Totals Window(TenantId tenant, Time now) const;
 
- private:
+  // ---- As it is kept, for who stores it
+
   // The integral of min(gpus, q * weight / live weight) for jobs of one size and weight.
   struct Kind {
     int gpus = 1;
@@ -89,7 +91,12 @@ class Ledger {
     std::vector<Point>
         history;  // where rates changed, oldest first; the first is not after the window's beginning
   };
+  // Of their histories what a window that ends at `now` or later needs.
+  std::vector<Tenant> Save(Time now) const;
+  // What Save() has returned, of a ledger with so many devices. kCorrupt: it cannot be.
+  Status Restore(int devices, std::vector<Tenant> tenants);
 
+ private:
   void SetQuotas(Time now);
   void Advance(Tenant& tenant, Time now);
   void Forget(Tenant& tenant, Time before) const;

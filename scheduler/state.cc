@@ -124,6 +124,12 @@ void State::Pack(JobId guest_id, JobId host_id, Time stall) {
   ledger_.Hold(now_, &host.account, host.gpus / 2.0);
 }
 
+void State::BeginSharing(JobId id) {
+  Job& job = jobs_[id];
+  STASIS_CHECK(job.packed_with != kNoJob);
+  job.packed_since = jobs_[job.packed_with].packed_since = now_;
+}
+
 void State::Part(Job& leaving) {
   Job& staying = jobs_[leaving.packed_with];
   SetRate(leaving.packed_with, static_cast<double>(staying.gpus) / staying.spec.gpus);
@@ -214,6 +220,115 @@ void State::Evict(JobId id, Time kept_progress) {
   job.progress = kept_progress;
   job.evicted = true;
   Wait(job, JobPhase::kPaused);
+}
+
+void State::Forget(const std::vector<bool>& gone) {
+  std::vector<JobId> ids(jobs_.size(), kNoJob);
+  JobId next = 0;
+  for (JobId id = 0; id < jobs_.size(); ++id) {
+    STASIS_CHECK(!gone[id] || jobs_[id].phase == JobPhase::kDone);
+    if (!gone[id]) ids[id] = next++;
+  }
+  for (JobId id = 0; id < ids.size(); ++id) {
+    if (ids[id] == kNoJob || ids[id] == id) continue;
+    jobs_[ids[id]] = std::move(jobs_[id]);
+    index_[ids[id]] = index_[id];
+  }
+  jobs_.resize(next);
+  index_.resize(next);
+  for (Job& job : jobs_) {
+    if (job.packed_with != kNoJob) job.packed_with = ids[job.packed_with];
+    for (JobId& other : job.tried) other = ids[other];
+    std::erase(job.tried, kNoJob);
+  }
+  for (JobId& id : running_) id = ids[id];
+  for (std::vector<JobId>& list : waiting_) {
+    for (JobId& id : list) id = ids[id];
+  }
+}
+
+State::Saved State::Save(Time now) const {
+  Saved saved;
+  saved.now = now;
+  for (NodeId node = 0; node < static_cast<NodeId>(settings_.shape.nodes); ++node)
+    saved.nodes.push_back({devices_.devices_of(node), devices_.usable(node)});
+  saved.tenants = settings_.tenants;
+  saved.accounts = ledger_.Save(now);
+  saved.jobs = jobs_;
+  saved.running = running_;
+  saved.waiting = waiting_;
+  saved.waited_since = waited_since_;
+  return saved;
+}
+
+// Every live job is in the one list that it belongs into.
+bool State::CanBe(const Saved& saved) const {
+  std::vector<int> listed(saved.jobs.size(), 0);
+  const auto list = [&](const std::vector<JobId>& ids, TenantId tenant, bool runs) {
+    return std::all_of(ids.begin(), ids.end(), [&](JobId id) {
+      if (id >= saved.jobs.size() || ++listed[id] > 1) return false;
+      const Job& job = saved.jobs[id];
+      return job.phase != JobPhase::kDone && (job.phase == JobPhase::kRunning) == runs &&
+             (runs || job.spec.tenant == tenant);
+    });
+  };
+  if (!list(saved.running, 0, true)) return false;
+  for (TenantId tenant = 0; tenant < saved.waiting.size(); ++tenant) {
+    if (!list(saved.waiting[tenant], tenant, false)) return false;
+  }
+  for (JobId id = 0; id < saved.jobs.size(); ++id) {
+    const Job& job = saved.jobs[id];
+    const JobId other = job.packed_with;
+    const bool paired =
+        other == kNoJob || (other < saved.jobs.size() && saved.jobs[other].packed_with == id &&
+                            saved.jobs[other].guest != job.guest);
+    const bool accounted = job.spec.tenant < saved.accounts.size() && job.account.tenant == job.spec.tenant &&
+                           job.account.kind < saved.accounts[job.spec.tenant].kinds.size();
+    if (listed[id] != (job.phase == JobPhase::kDone ? 0 : 1) || !paired || !accounted) return false;
+  }
+  return saved.tenants.size() == saved.accounts.size() && saved.tenants.size() == saved.waiting.size();
+}
+
+// By those that run. A guest has none of its own.
+Status State::TakeDevices() {
+  for (const JobId id : running_) {
+    const Job& job = jobs_[id];
+    for (const NodeShare& share : job.placement) {
+      if (share.node >= static_cast<NodeId>(settings_.shape.nodes))
+        return Status(StatusCode::kCorrupt, "a job is on no node");
+    }
+    if (job.placement.empty() || (!job.guest && !devices_.IsFree(job.placement)))
+      return Status(StatusCode::kCorrupt, "a job is where another one is");
+    if (!job.guest) devices_.Take(job.placement);
+  }
+  return Status();
+}
+
+Status State::Restore(Saved saved) {
+  STASIS_CHECK(jobs_.empty() && settings_.shape.nodes == 0 && settings_.tenants.empty());
+  if (!CanBe(saved)) return Status(StatusCode::kCorrupt, "the jobs of a snapshot contradict each other");
+  for (const Saved::Node& node : saved.nodes) {
+    if (node.devices < 0 || node.devices > settings_.shape.devices_per_node)
+      return Status(StatusCode::kCorrupt, "a node has too many devices");
+    devices_.AddNode(node.devices);
+  }
+  settings_.shape.nodes = devices_.shape().nodes;
+  settings_.tenants = std::move(saved.tenants);
+  RETURN_IF_ERROR(ledger_.Restore(devices_.total(), std::move(saved.accounts)));
+  now_ = saved.now;
+  jobs_ = std::move(saved.jobs);
+  running_ = std::move(saved.running);
+  waiting_ = std::move(saved.waiting);
+  waited_since_ = saved.waited_since;
+  index_.resize(jobs_.size());
+  for (size_t i = 0; i < running_.size(); ++i) index_[running_[i]] = i;
+  for (const std::vector<JobId>& list : waiting_) {
+    for (size_t i = 0; i < list.size(); ++i) index_[list[i]] = i;
+    waiting_count_ += list.size();
+  }
+  RETURN_IF_ERROR(TakeDevices());
+  for (NodeId node = 0; node < saved.nodes.size(); ++node) devices_.SetUsable(node, saved.nodes[node].usable);
+  return Status();
 }
 
 bool State::LeaseEndedSince(const Job& job, Time since) const {

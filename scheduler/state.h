@@ -23,6 +23,7 @@ struct Settings {
   int64_t device_bytes = 0;  // memory of one; 0: not known, nothing is shared
   int window_leases = 24;
   Time starvation = 6 * 3600 * kSecond;
+  Time settle = 60 * kSecond;  // so long two jobs share devices before their rates are believed
   // What moving a job costs it: seconds in which its devices do nothing, as a line over its bytes on each.
   Time move_fixed = 0;
   double move_bytes_per_second = 0;  // 0: bytes cost nothing
@@ -45,6 +46,7 @@ struct Job {
   bool guest = false;          // of the two, the one that came to the other; the devices are the other's
   Time packed_since = 0;
   std::vector<JobId> tried;  // with which sharing did not pay; sorted
+  bool known = true;         // how it advances alone is; else nobody could tell whether sharing pays
   int pauses = 0, migrations = 0;
   Time first_start = kNever, finished = kNever;
   Ledger::Account account;
@@ -74,6 +76,8 @@ class State {
   NodeId AddNode(int devices);
   TenantId AddTenant(const TenantSpec& tenant);
   void SetWeight(TenantId tenant, double weight);
+  // Memory of each; 0: not known, nothing is shared.
+  void SetDeviceBytes(int64_t bytes) { settings_.device_bytes = bytes; }
 
   // Moves the clock; never backwards.
   void AdvanceTo(Time now);
@@ -87,6 +91,9 @@ class State {
   void Finish(JobId id);
   // The running job has been seen to advance by so much in a unit of time.
   void SetRate(JobId id, double rate);
+  void SetKnown(JobId id, bool known) { jobs_[id].known = known; }
+  // The two that share devices do so only from now on.
+  void BeginSharing(JobId id);
   // Its devices have gone, and what it had done since `kept_progress`: it waits to be restarted.
   void Evict(JobId id, Time kept_progress);
   // A job that waits has done no more than this.
@@ -94,6 +101,8 @@ class State {
   // The running job has refused to be paused or moved, and is not asked again before then.
   void Keep(JobId id, Time until) { jobs_[id].kept_until = until; }
   bool IsKept(const Job& job) const { return now_ < job.kept_until; }
+  // Drops jobs that have ended: those with true. The others keep their order and get the next ids from 0 on.
+  void Forget(const std::vector<bool>& gone);
   void SetNodeUsable(NodeId node, bool usable) { devices_.SetUsable(node, usable); }
 
   // Whether a lease of the running job ended after `since` and not after now. One that ended while nobody
@@ -105,7 +114,30 @@ class State {
   // Of spec.duration; what runs now included.
   Time ProgressOf(const Job& job) const;
 
+  // ---- As it is kept, for who stores it: what follows from it is left out
+
+  struct Saved {
+    struct Node {
+      int devices = 0;
+      bool usable = true;
+    };
+    Time now = 0;
+    std::vector<Node> nodes;
+    std::vector<TenantSpec> tenants;
+    std::vector<Ledger::Tenant> accounts;
+    std::vector<Job> jobs;
+    std::vector<JobId> running;
+    std::vector<std::vector<JobId>> waiting;
+    Time waited_since = 0;
+  };
+  // As it was at `now`, which is not before the last change.
+  Saved Save(Time now) const;
+  // Of a state without nodes and tenants. kCorrupt: it cannot be; then this one must not be used any more.
+  Status Restore(Saved saved);
+
  private:
+  bool CanBe(const Saved& saved) const;
+  Status TakeDevices();
   void Begin(JobId id);
   void Place(Job& job, const Placement& placement, Time stall);
   void Unplace(Job& job);

@@ -47,7 +47,8 @@ struct JobSpec {
   int priority = 0;   // a higher class preempts lower ones within their lease
   double weight = 1;  // among its tenant's jobs
   int64_t active_bytes_per_gpu = 0;
-  int max_nodes = 0;  // its gang runs on no more of them; 0: on any number
+  int64_t memory_per_gpu = 0;  // that it may come to need of each device; 0: active_bytes_per_gpu
+  int max_nodes = 0;           // its gang runs on no more of them; 0: on any number
   // A job that has opted in runs on as few as min_gpus and as many as max_gpus devices; 0: on `gpus` only.
   int min_gpus = 0, max_gpus = 0;
   // How busy it keeps its devices when it has them for itself, 0 to 1, as measured or told. A hint: which

@@ -23,6 +23,10 @@ std::chrono::system_clock::time_point After(Duration wait) {
          std::chrono::duration_cast<std::chrono::system_clock::duration>(wait);
 }
 
+int64_t Milliseconds(Duration time) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
+}
+
 struct Beginner {
   Stub& stub;
   grpc::ClientContext& context;
@@ -65,6 +69,12 @@ class AgentClient final : public AgentLink {
     request.set_kind(kind);
     return Call<v1::DevicesResponse>(
         kDevicesTime, [&](auto* context, auto* reply) { return stub_->Devices(context, request, reply); });
+  }
+  Result<v1::ProgressResponse> Progress(Duration window, Duration wait) override {
+    v1::ProgressRequest request;
+    request.set_window_ms(static_cast<uint32_t>(Milliseconds(window)));
+    return Call<v1::ProgressResponse>(
+        wait, [&](auto* context, auto* reply) { return stub_->Progress(context, request, reply); });
   }
   Result<std::optional<v1::Job>> Find(const std::string& job) override {
     v1::ListRequest request;

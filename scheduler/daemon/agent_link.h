@@ -29,6 +29,8 @@ class AgentLink {
   virtual ~AgentLink() = default;
   virtual Result<v1::NodeInfo> Info(Duration wait) = 0;
   virtual Result<v1::DevicesResponse> Devices(const std::string& kind) = 0;
+  // Of all jobs that run there, over `window`.
+  virtual Result<v1::ProgressResponse> Progress(Duration window, Duration wait) = 0;
   // The job as it is, also when it has ended; none where it is not on record.
   virtual Result<std::optional<v1::Job>> Find(const std::string& job) = 0;
   // Tells `event` of everything until the stream breaks; never OK.

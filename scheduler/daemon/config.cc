@@ -37,9 +37,10 @@ Environment:
 
 struct Texts {
   std::vector<std::string> listen;
-  std::string web;
+  std::string web, metrics;
   bool web_clear = false;
-  std::string lease = "15m", node_timeout = "30s", checkpoint_interval = "10m", log_level = "info";
+  std::string lease = "15m", node_timeout = "30s", checkpoint_interval = "10m", settle = "1m",
+              keep_ended = "7d", log_level = "info";
 };
 
 std::string Variable(const char* name) {
@@ -77,6 +78,13 @@ Result<Endpoint> PageEndpoint(const Texts& texts) {
                 "--web: others would read there in the clear what happens; --web-clear allows it");
 }
 
+Status CheckMetrics(const std::string& text) {
+  if (text.empty()) return Status();
+  const Result<Endpoint> endpoint = ParseEndpoint(text);
+  if (endpoint.ok() && !endpoint->unix_socket) return Status();
+  return Status(StatusCode::kInvalidArgument, "--metrics: HOST:PORT is expected");
+}
+
 Status Interpret(const Texts& texts, SchedulerConfig* config) {
   for (const std::string& text : texts.listen) {
     ASSIGN_OR_RETURN(const Endpoint endpoint, ParseEndpoint(text));
@@ -89,11 +97,15 @@ Status Interpret(const Texts& texts, SchedulerConfig* config) {
   if (!texts.web.empty()) {
     ASSIGN_OR_RETURN(config->web, PageEndpoint(texts));
   }
+  RETURN_IF_ERROR(CheckMetrics(texts.metrics));
+  config->metrics = texts.metrics;
   if (config->state.empty()) config->state = StateFolder();
   if (!config->state.starts_with('/'))
     return Status(StatusCode::kInvalidArgument, "--state: an absolute path");
   ASSIGN_OR_RETURN(config->lease, Milliseconds(texts.lease));
   ASSIGN_OR_RETURN(config->node_timeout, ParseDuration(texts.node_timeout));
+  ASSIGN_OR_RETURN(config->settle, Milliseconds(texts.settle));
+  ASSIGN_OR_RETURN(config->keep_ended, Milliseconds(texts.keep_ended));
   config->log_level = LogLevelByName(texts.log_level).value_or(LogLevel::kInfo);
   if (texts.checkpoint_interval == "0") return Status();
   ASSIGN_OR_RETURN(config->checkpoint_interval, Milliseconds(texts.checkpoint_interval));
@@ -119,6 +131,7 @@ void AddOptions(CLI::App& app, Texts& texts, SchedulerConfig& config) {
       ->type_name("HOST:PORT");
   app.add_flag("--web-clear", texts.web_clear,
                "also on an address that others reach: whoever does sees the page, in the clear");
+  app.add_option("--metrics", texts.metrics, "serve Prometheus there (default: not)")->type_name("HOST:PORT");
   std::vector<std::string> policies(PolicyNames().begin(), PolicyNames().end());
   app.add_option("--policy", config.policy, PolicyList() + " (default astraea)")
       ->check(CLI::IsMember(policies))
@@ -131,6 +144,15 @@ void AddOptions(CLI::App& app, Texts& texts, SchedulerConfig& config) {
   app.add_option("--checkpoint-interval", texts.checkpoint_interval,
                  "between images of a job that does not say; 0: none (default 10m)")
       ->type_name("TIME");
+  app.add_option("--settle", texts.settle,
+                 "how long two jobs share devices before it is judged whether that pays (default 1m)")
+      ->type_name("TIME");
+  app.add_option("--keep-ended", texts.keep_ended, "how long jobs are on record after their end (default 7d)")
+      ->type_name("TIME");
+  app.add_option("--compact-after", config.compact_after,
+                 "after so many facts the database is made small again (default 20000)")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40))
+      ->type_name("N");
   app.add_option("--log-level", texts.log_level, "the least that is logged: debug, info, warning, error")
       ->check(CLI::IsMember({"debug", "info", "warning", "error"}))
       ->type_name("LEVEL");

@@ -23,9 +23,13 @@ struct SchedulerConfig {
   std::vector<Endpoint> listen;  // never empty
   TlsFiles tls;
   std::optional<Endpoint> web;  // where the page is; none: nowhere
+  std::string metrics;          // HOST:PORT; "": none
   std::string policy = "astraea";
   Time lease = 900 * kSecond;
   Duration node_timeout{};
+  Time settle = 60 * kSecond;
+  Time keep_ended = 7 * 24 * 3600 * kSecond;
+  uint64_t compact_after = 20000;
   Time checkpoint_interval = 0;  // 0: none
   LogLevel log_level = LogLevel::kInfo;
 };

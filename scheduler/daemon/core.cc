@@ -1,5 +1,7 @@
 #include "scheduler/daemon/core.h"
 
+#include <google/protobuf/util/json_util.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -35,6 +37,8 @@ JobRequest RequestOf(const v1::SubmitRequest& request) {
   job.max_gpus = static_cast<int>(request.max_gpus());
   job.checkpoint_interval = static_cast<Time>(request.checkpoint_interval_ms());
   job.max_restarts = static_cast<int>(request.max_restarts());
+  job.memory = static_cast<int64_t>(request.memory_bytes());
+  job.utilization = request.utilization();
   return job;
 }
 
@@ -58,6 +62,7 @@ Result<std::unique_ptr<SchedulerCore>> SchedulerCore::Open(Store& store, Options
 
 Status SchedulerCore::Begin() {
   cluster_id_ = store_.cluster_id();
+  RETURN_IF_ERROR(LoadSnapshot().WithContext("the snapshot"));
   RETURN_IF_ERROR(store_.ForEach([this](const StoredFact& stored) -> Status {
     RETURN_IF_ERROR(cluster_.Check(stored.fact).WithContext("fact " + std::to_string(stored.number)));
     TakeOne(stored);
@@ -68,7 +73,30 @@ Status SchedulerCore::Begin() {
   started_ms_ = Now();
   // By the clock, so that of two schedulers with copies of one database the later one reigns.
   ASSIGN_OR_RETURN(reign_, store_.BeginReign(static_cast<uint64_t>(std::max<Time>(1, options_.now()))));
-  return Decide();
+  RETURN_IF_ERROR(Decide());
+  if (const Status compacted = Compact(); !compacted.ok()) options_.not_compacted(compacted);
+  return Status();
+}
+
+Status SchedulerCore::LoadSnapshot() {
+  ASSIGN_OR_RETURN(const std::optional<Snapshot> snapshot, store_.LoadSnapshot());
+  compact_next_ = options_.compact_after;
+  if (!snapshot) return Status();
+  RETURN_IF_ERROR(cluster_.Restore(*snapshot));
+  last_number_ = compacted_ = snapshot->number;
+  if (cluster_.last_number() != last_number_) return Status(StatusCode::kCorrupt, "it has two numbers");
+  compact_next_ += compacted_;
+  for (const auto& [name, entry] : cluster_.jobs()) {
+    if (!entry.key.empty()) submitted_by_key_[entry.key] = name;
+  }
+  ASSIGN_OR_RETURN(const std::vector<Store::Event> events, store_.LoadEvents());
+  for (const Store::Event& saved : events) {
+    v1::ClusterEvent event;
+    if (!google::protobuf::util::JsonStringToMessage(saved.text, &event).ok())
+      return Status(StatusCode::kCorrupt, "an event cannot be read");
+    events_.push_back(std::move(event));
+  }
+  return Status();
 }
 
 // ---- Recording
@@ -80,7 +108,11 @@ void SchedulerCore::TakeOne(const StoredFact& stored) {
   cluster_.Take(stored.number, stored.at, stored.fact);
   last_number_ = stored.number;
   const auto* submitted = std::get_if<JobSubmitted>(&stored.fact);
-  if (submitted != nullptr && !submitted->key.empty()) submitted_by_key_[submitted->key] = *submitted;
+  if (submitted != nullptr && !submitted->key.empty())
+    submitted_by_key_[submitted->key] = submitted->request.name;
+  if (std::holds_alternative<JobsForgotten>(stored.fact))
+    std::erase_if(submitted_by_key_,
+                  [this](const auto& each) { return cluster_.Find(each.second) == nullptr; });
   if (!event) return;
   event->set_number(stored.number);
   event->set_at_ms(stored.at);
@@ -94,13 +126,22 @@ Status SchedulerCore::StoreAndTake(std::vector<Fact> facts) {
   std::vector<StoredFact> stored;
   for (Fact& fact : facts) stored.push_back({last_number_ + 1 + stored.size(), now, std::move(fact)});
   RETURN_IF_ERROR(store_.Append(stored));
-  for (const StoredFact& each : stored) TakeOne(each);
+  for (const StoredFact& each : stored) {
+    options_.happens(cluster_, each);
+    TakeOne(each);
+  }
   return Status();
 }
 
 // A decision that was made and is not on record cannot be made again: the cluster does not know of it.
 Status SchedulerCore::Decide() {
-  for (std::vector<Fact> facts = cluster_.Decide(Now()); !facts.empty(); facts = cluster_.Decide(Now())) {
+  const auto decide = [this] {
+    const MonotonicTime began = Clock::Real().Now();
+    std::vector<Fact> facts = cluster_.Decide(Now());
+    options_.decided(Clock::Real().Now() - began);
+    return facts;
+  };
+  for (std::vector<Fact> facts = decide(); !facts.empty(); facts = decide()) {
     const Status stored = StoreAndTake(std::move(facts));
     if (stored.ok()) continue;
     if (broken_.ok()) options_.broken(broken_ = stored);
@@ -123,6 +164,16 @@ Result<uint64_t> SchedulerCore::Record(const Fact& fact) {
   return number;
 }
 
+void SchedulerCore::Tell(const std::map<std::string, Cluster::Progress>& jobs) {
+  Lock lock(mutex_);
+  const uint64_t before = last_number_;
+  for (const auto& [job, progress] : jobs) {
+    // What cannot be recorded now is measured again.
+    if (const auto news = cluster_.Tell(job, progress, Now())) static_cast<void>(RecordLocked(*news));
+  }
+  if (last_number_ != before) Tell(std::move(lock));
+}
+
 Duration SchedulerCore::Tick() {
   Lock lock(mutex_);
   const uint64_t before = last_number_;
@@ -135,9 +186,49 @@ Duration SchedulerCore::Tick() {
     wake = std::min(wake, begun ? node.maintenance_end : node.maintenance_start - kDrainAhead);
   }
   const Time now = Now();
-  if (last_number_ != before) Tell(std::move(lock));
+  if (last_number_ != before) {
+    Tell(std::move(lock));
+  } else {
+    lock.unlock();
+  }
+  if (const Status compacted = Compact(); !compacted.ok()) options_.not_compacted(compacted);
   if (wake - now > kLongestWait) return std::chrono::milliseconds(kLongestWait);
   return std::chrono::milliseconds(std::max<Time>(wake - now, 0));
+}
+
+// Jobs whose end is long ago.
+Status SchedulerCore::Forget() {
+  const Time before = Now() - options_.keep_ended;
+  const auto old = [before](const auto& job) {
+    return job.second.where == Cluster::Where::kEnded && job.second.ended < before;
+  };
+  if (std::none_of(cluster_.jobs().begin(), cluster_.jobs().end(), old)) return Status();
+  return StoreAndTake({JobsForgotten{before}});
+}
+
+// Written without the lock: what is recorded meanwhile is newer. One caller at a time.
+Status SchedulerCore::Compact() {
+  Snapshot snapshot;
+  std::vector<Store::Event> events;
+  {
+    const Lock lock(mutex_);
+    if (last_number_ < compact_next_) return Status();
+    // After a failure not at once again.
+    compact_next_ = last_number_ + options_.compact_after;
+    RETURN_IF_ERROR(Forget());
+    snapshot = cluster_.Save(compacted_);
+    for (const v1::ClusterEvent& event : events_) {
+      std::string text;
+      if (event.number() <= compacted_) continue;
+      if (!google::protobuf::util::MessageToJsonString(event, &text).ok())
+        return Status(StatusCode::kInternal, "an event cannot be written");
+      events.push_back({event.number(), std::move(text)});
+    }
+  }
+  RETURN_IF_ERROR(store_.SaveSnapshot(snapshot, events, kMostEvents));
+  const Lock lock(mutex_);
+  compacted_ = snapshot.number;
+  return Status();
 }
 
 // Windows that are about to begin, or are over.
@@ -233,9 +324,9 @@ Result<v1::QueuedJob> SchedulerCore::Submit(const v1::SubmitRequest& request) {
   JobSubmitted fact{RequestOf(request), request.idempotency_key()};
   const auto before = submitted_by_key_.find(fact.key);
   if (before != submitted_by_key_.end()) {
-    const std::string& name = before->second.request.name;
+    const std::string& name = before->second;
     if (fact.request.name.empty()) fact.request.name = name;
-    if (fact == before->second) return ViewsNow().JobOf(name);
+    if (fact.request == cluster_.Find(name)->request) return ViewsNow().JobOf(name);
     return Errorf(StatusCode::kInvalidArgument, "the key was used for another job, %s", name.c_str());
   }
   if (fact.request.name.empty()) {

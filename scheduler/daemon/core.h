@@ -30,10 +30,21 @@ class SchedulerCore {
   struct Options {
     Cluster::Options cluster;
     std::string policy = "astraea";
+    // So long after their end jobs are on record, until the next snapshot; and after so many facts there is
+    // one.
+    Time keep_ended = 7 * 24 * 3600 * kSecond;
+    uint64_t compact_after = 20000;
     // Milliseconds since 1970; goes on when the clock is set back, but may begin before the last fact.
     std::function<Time()> now;
     // Called once, from any thread, when what was decided could not be stored: nothing is recorded any more.
     std::function<void(const Status&)> broken = [](const Status&) {};
+    // Called when no snapshot could be stored: all facts stay, and it is tried again later.
+    std::function<void(const Status&)> not_compacted = [](const Status&) {};
+    // For who counts: of what happens from now on, before the cluster takes it; and how long a decision took.
+    // Called with the core's lock.
+    std::function<void(const Cluster& before, const StoredFact& fact)> happens = [](const Cluster&,
+                                                                                    const StoredFact&) {};
+    std::function<void(Duration took)> decided = [](Duration) {};
   };
   // Takes all that is in the store, and begins a reign. `store` outlives the object.
   static Result<std::unique_ptr<SchedulerCore>> Open(Store& store, Options options);
@@ -74,7 +85,10 @@ class SchedulerCore {
 
   // Checks, stores and takes it, then decides. The number of the fact.
   Result<uint64_t> Record(const Fact& fact);
-  // Decides if it is time to. After what time to call again although nothing is recorded by then.
+  // What running jobs' processes have told of their progress.
+  void Tell(const std::map<std::string, Cluster::Progress>& jobs);
+  // Decides if it is time to, and stores a snapshot in place of facts if they are many. After what time to
+  // call again although nothing is recorded by then.
   Duration Tick();
   std::vector<Order> Ready() const;
   // Calls `look` with the cluster as it is; nothing changes meanwhile.
@@ -91,6 +105,9 @@ class SchedulerCore {
 
   SchedulerCore(Store& store, Options options, std::unique_ptr<Policy> policy);
   Status Begin();
+  Status LoadSnapshot();
+  Status Compact();
+  Status Forget();
   // All of these with the lock.
   Time Now() const;
   Views ViewsNow() const { return Views(cluster_, Now()); }
@@ -115,7 +132,9 @@ class SchedulerCore {
   mutable std::mutex mutex_;
   Cluster cluster_;
   uint64_t last_number_ = 0;
-  std::map<std::string, JobSubmitted> submitted_by_key_;
+  uint64_t compacted_ = 0;                               // the number of the snapshot on stable storage
+  uint64_t compact_next_ = 0;                            // from which fact on there is to be another one
+  std::map<std::string, std::string> submitted_by_key_;  // names of jobs
   Status broken_;
   std::deque<v1::ClusterEvent> events_;
   std::vector<std::shared_ptr<Watcher>> watchers_;

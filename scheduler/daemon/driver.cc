@@ -32,6 +32,13 @@ std::string StaleKey(const std::string& job, uint64_t revision) {
   return "stale-" + job + "-" + std::to_string(revision);
 }
 
+int64_t LeastMemory(const v1::DevicesResponse& devices) {
+  uint64_t least = 0;
+  for (const v1::Device& device : devices.devices())
+    least = least == 0 ? device.memory_bytes() : std::min(least, device.memory_bytes());
+  return static_cast<int64_t>(least);
+}
+
 nlohmann::json Facts(const std::string& node, const std::string& job, const Status& status) {
   return {{"node", node}, {"job", job}, {"outcome", status.ToString()}};
 }
@@ -366,6 +373,7 @@ void Driver::StartKeeper(const std::string& node, const std::string& address, co
   std::lock_guard lock(mutex_);
   if (ending_) return;
   Node& entry = nodes_[node];
+  options.progress_window = options_.progress_window;
   entry.address = address;
   entry.agent_id = agent_id;
   entry.kind = kind;
@@ -438,7 +446,7 @@ Status Driver::Met(const std::string& node, const v1::NodeInfo& info, const v1::
 
 void Driver::RecordNode(const std::string& node, const v1::NodeInfo& info,
                         const v1::DevicesResponse& devices) {
-  NodeJoined joined{node, "", devices.devices_size(), info.agent_id(), devices.kind()};
+  NodeJoined joined{node, "", devices.devices_size(), info.agent_id(), devices.kind(), LeastMemory(devices)};
   {
     std::lock_guard lock(mutex_);
     joined.address = nodes_.at(node).address;
@@ -448,7 +456,7 @@ void Driver::RecordNode(const std::string& node, const v1::NodeInfo& info,
   core_.Look([&](const Cluster& cluster) {
     const Cluster::Node* before = cluster.FindNode(node);
     known = before != nullptr && before->address == joined.address && before->agent_id == joined.agent_id &&
-            before->kind == joined.kind;
+            before->kind == joined.kind && before->device_bytes == joined.device_bytes;
     if (before != nullptr && !before->reachable)
       back = NodeChanged{node, true, before->draining, before->draining ? before->reason : ""};
   });
@@ -553,6 +561,18 @@ void Driver::ExamineAll(const std::string& node) {
   std::set<std::string> names;
   Pictures jobs;
   core_.Look([&](const Cluster& cluster) {
+void Driver::Progressed(const std::string& node, const v1::ProgressResponse& progress) {
+  std::map<std::string, Cluster::Progress> told;
+  core_.Look([&](const Cluster& cluster) {
+    for (const v1::JobProgress& job : progress.jobs()) {
+      const Cluster::Entry* entry = cluster.Find(job.job());
+      if (entry == nullptr || entry->node != node || job.over_ms() == 0) continue;
+      told[job.job()] = {job.rate(), job.unit(), static_cast<Time>(job.over_ms())};
+    }
+  });
+  core_.Tell(told);
+}
+
     for (const auto& [name, entry] : cluster.jobs()) {
       if (IsAt(entry, node)) names.insert(name);
     }

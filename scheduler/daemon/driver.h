@@ -29,6 +29,7 @@ class Driver final : public Joining, public NodeKeeper::Host {
   struct Options {
     ConnectAgent connect;
     Duration node_timeout = std::chrono::seconds(30);
+    Duration progress_window = std::chrono::seconds(30);
     Time checkpoint_interval = 0;  // of jobs that do not say; 0: none
     // Called once, from any thread: another scheduler reigns, and nothing is asked of agents any more.
     std::function<void(const Status&)> fenced_off = [](const Status&) {};
@@ -56,6 +57,7 @@ class Driver final : public Joining, public NodeKeeper::Host {
   Status Met(const std::string& node, const v1::NodeInfo& info, const v1::DevicesResponse& devices,
              const std::shared_ptr<AgentLink>& link, const Pictures& jobs) override;
   void Told(const std::string& node, const v1::Job& job) override;
+  void Progressed(const std::string& node, const v1::ProgressResponse& progress) override;
   void Parted(const std::string& node) override;
   void Lost(const std::string& node) override;
 

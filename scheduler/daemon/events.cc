@@ -55,6 +55,8 @@ struct Teller {
   }
   std::optional<v1::ClusterEvent> operator()(const Decided&) const { return std::nullopt; }
   std::optional<v1::ClusterEvent> operator()(const ImageKept&) const { return std::nullopt; }
+  std::optional<v1::ClusterEvent> operator()(const RateMeasured&) const { return std::nullopt; }
+  std::optional<v1::ClusterEvent> operator()(const JobsForgotten&) const { return std::nullopt; }
   std::optional<v1::ClusterEvent> operator()(const OrderEnded& fact) const {
     const Order order = *before.FindOrder(fact.order);
     if (!fact.ok)

@@ -37,6 +37,21 @@ class FakeLink final : public AgentLink {
     for (int i = 0; i < Agent().devices; ++i) devices.add_devices()->set_ordinal(static_cast<uint32_t>(i));
     return devices;
   }
+  Result<v1::ProgressResponse> Progress(Duration, Duration) override {
+    std::lock_guard lock(all_.mutex_);
+    if (Gone()) return Down();
+    v1::ProgressResponse progress;
+    for (const auto& [name, job] : Agent().jobs) {
+      const auto rate = all_.rates_.find(name);
+      if (job.condition() != v1::CONDITION_RUNNING || rate == all_.rates_.end()) continue;
+      v1::JobProgress* told = progress.add_jobs();
+      told->set_job(name);
+      told->set_rate(rate->second);
+      told->set_unit("launches");
+      told->set_over_ms(1);
+    }
+    return progress;
+  }
   Result<std::optional<v1::Job>> Find(const std::string& job) override {
     std::lock_guard lock(all_.mutex_);
     if (Gone()) return Down();
@@ -250,6 +265,11 @@ void FakeAgents::SetCondition(const std::string& node, const std::string& job, v
 void FakeAgents::SetImage(const std::string& node, const std::string& job, const std::string& image) {
   std::lock_guard lock(mutex_);
   Touch(agents_.at(node), job).set_last_image(image);
+}
+
+void FakeAgents::SetRate(const std::string& job, double rate) {
+  std::lock_guard lock(mutex_);
+  rates_[job] = rate;
 }
 
 void FakeAgents::SetFence(const std::string& node, uint64_t fence) {

@@ -32,6 +32,8 @@ class FakeAgents {
   // As if somebody had done it by hand.
   void SetCondition(const std::string& node, const std::string& job, v1::Condition condition);
   void SetImage(const std::string& node, const std::string& job, const std::string& image);
+  // What its processes tell from now on where it runs.
+  void SetRate(const std::string& job, double rate);
   void SetFence(const std::string& node, uint64_t fence);
 
   bool Lives(const std::string& node, const std::string& job);
@@ -65,6 +67,7 @@ class FakeAgents {
   std::map<std::string, Agent> agents_;
   std::map<std::string, std::string> refused_;
   std::set<std::string> held_;
+  std::map<std::string, double> rates_;
   std::vector<std::pair<std::string, std::pair<std::string, AgentRequest>>> waiting_;  // node, operation
 };
 

@@ -98,10 +98,20 @@ Status NodeKeeper::Follow(const std::shared_ptr<AgentLink>& link) {
     ended = again.status();
     if (!ended.ok()) break;
     Heard();
+    AskProgress(*link);
   }
   link->Stop();
   watch.join();
   return ended.ok() ? Status(StatusCode::kUnavailable, "the stream of its jobs has ended") : ended;
+}
+
+// An agent that does not answer this is no lost one: it may be older, or busy.
+void NodeKeeper::AskProgress(AgentLink& link) {
+  const Result<v1::ProgressResponse> progress =
+      link.Progress(options_.progress_window, options_.timeout / kHeartbeatsInTimeout);
+  if (progress.ok()) return host_.Progressed(options_.node, *progress);
+  Log(LogLevel::kDebug, "node", "tells no progress",
+      {{"node", options_.node}, {"why", progress.status().ToString()}});
 }
 
 void NodeKeeper::WatchJobs(const std::shared_ptr<AgentLink>& link, const v1::NodeInfo& info,

@@ -28,6 +28,8 @@ class NodeKeeper {
                        const std::shared_ptr<AgentLink>& link, const Pictures& jobs) = 0;
     // A job of a node that was met has changed.
     virtual void Told(const std::string& node, const v1::Job& job) = 0;
+    // What the processes of its running jobs have counted.
+    virtual void Progressed(const std::string& node, const v1::ProgressResponse& progress) = 0;
     // What was met is not reached at the moment.
     virtual void Parted(const std::string& node) = 0;
     // It has not been reached for the timeout.
@@ -38,6 +40,7 @@ class NodeKeeper {
     std::string kind;   // of the devices that are asked for
     bool lost = false;  // that it is has been told already
     Duration timeout = std::chrono::seconds(30);
+    Duration progress_window = std::chrono::seconds(30);
     ConnectAgent connect;
   };
 
@@ -55,6 +58,7 @@ class NodeKeeper {
   Status Follow(const std::shared_ptr<AgentLink>& link);
   void WatchJobs(const std::shared_ptr<AgentLink>& link, const v1::NodeInfo& info,
                  const v1::DevicesResponse& devices);
+  void AskProgress(AgentLink& link);
   void Heard();
   void TellIfLost();
   // False: the keeper ends.

@@ -17,6 +17,7 @@ constexpr int64_t kYearMs = 366LL * 24 * 3600 * kSecondMs;
 constexpr int64_t kLatestMs = 253402300799000;  // the end of the year 9999
 constexpr int kMaxPriority = 100;
 constexpr uint32_t kMaxRestarts = 10000;
+constexpr uint64_t kMaxMemory = uint64_t{1} << 50;
 constexpr size_t kMaxNodeName = 253;
 constexpr size_t kMaxEndpointText = 300;
 constexpr size_t kMaxReason = 1000;
@@ -85,6 +86,8 @@ Status CheckRequest(const v1::SubmitRequest& request) {
   if (request.checkpoint_interval_ms() != 0 && request.checkpoint_interval_ms() < kSecondMs) {
     return BadField("checkpoint_interval_ms is less than a second");
   }
+  RETURN_IF_ERROR(CheckAtMost("memory_bytes", request.memory_bytes(), kMaxMemory));
+  if (!(request.utilization() >= 0 && request.utilization() <= 1)) return BadField("utilization is 0 to 1");
   return CheckAtMost("max_restarts", request.max_restarts(), kMaxRestarts);
 }
 

@@ -114,6 +114,9 @@ TEST(SchedulerRequestChecks, NumbersAreWithinTheirRanges) {
   EXPECT_TRUE(Has(Spoiled([](auto& submit) { submit.set_estimate_ms(UINT64_MAX); }), "estimate_ms"));
   EXPECT_TRUE(Has(Spoiled([](auto& submit) { submit.set_checkpoint_interval_ms(1); }), "less than a second"));
   EXPECT_TRUE(Has(Spoiled([](auto& submit) { submit.set_max_restarts(10001); }), "max_restarts"));
+  EXPECT_TRUE(Has(Spoiled([](auto& submit) { submit.set_memory_bytes(UINT64_MAX); }), "memory_bytes"));
+  for (double part : {-0.1, 1.1, std::nan("")})
+    EXPECT_TRUE(Has(Spoiled([&](auto& submit) { submit.set_utilization(part); }), "utilization")) << part;
   EXPECT_TRUE(Has(Spoiled([](auto& submit) { submit.set_idempotency_key("a\nb"); }), "idempotency_key"));
 }
 

@@ -25,6 +25,7 @@
 #include "scheduler/daemon/core.h"
 #include "scheduler/daemon/driver.h"
 #include "scheduler/daemon/event_hub.h"
+#include "scheduler/daemon/metrics.h"
 #include "scheduler/daemon/service.h"
 #include "scheduler/daemon/steady_time.h"
 #include "scheduler/daemon/web/page.h"
@@ -96,6 +97,7 @@ class Scheduler {
   }
   void Stop() {
     page_.reset();
+    metrics_.Stop();
     events_->Stop();
     attendance_.Stop();
     server_->Stop(kLastAnswers);
@@ -103,6 +105,7 @@ class Scheduler {
   const std::vector<Endpoint>& endpoints() const { return server_->endpoints(); }
   // "": none.
   std::string page() const { return page_ == nullptr ? "" : page_->address(); }
+  const std::string& metrics_address() const { return metrics_address_; }  // "": none
   const SchedulerCore& core() const { return *core_; }
 
  private:
@@ -112,13 +115,22 @@ class Scheduler {
     audit_ = std::make_unique<Audit>(store_->database());
     SchedulerCore::Options options;
     options.cluster.lease = config.lease;
+    options.cluster.settle = config.settle;
     options.policy = config.policy;
+    options.keep_ended = config.keep_ended;
+    options.compact_after = config.compact_after;
+    options.not_compacted = [](const Status& why) {
+      Log(LogLevel::kWarning, "schedd", "no snapshot", {{"why", why.ToString()}});
+    };
     options.now = [this] { return time_.Now(); };
     options.broken = [&end](const Status& why) { end.Fail(why); };
+    options.happens = [this](const Cluster& before, const StoredFact& fact) { metrics_.Happens(before, fact); };
+    options.decided = [this](Duration took) { metrics_.Decided(took); };
     ASSIGN_OR_RETURN(core_, SchedulerCore::Open(*store_, std::move(options)));
     Driver::Options driver;
     driver.connect = [tls = config.tls](const std::string& address) { return ConnectToAgent(address, tls); };
     driver.node_timeout = config.node_timeout;
+    driver.progress_window = std::chrono::milliseconds(config.settle) / 2;
     driver.checkpoint_interval = config.checkpoint_interval;
     driver.fenced_off = [&end](const Status& why) { end.Fail(why); };
     driver_ = std::make_unique<Driver>(*core_, std::move(driver));
@@ -148,15 +160,27 @@ class Scheduler {
     options.endpoints = config.listen;
     options.tls = config.tls;
     options.services = {&*service_};
-    options.observer = std::make_unique<CallObserver>(*gate_, *audit_);
-    options.refused = [this](const Status& why) { audit_->Record({"", "", "", "connect", "", "", why}); };
+    options.observer = std::make_unique<CallObserver>(
+        *gate_, *audit_, [this](const std::string& method, int code, double seconds) {
+          metrics_.CallEnded(method, code, seconds);
+        });
+    options.refused = [this](const Status& why) {
+      metrics_.TurnedAway();
+      audit_->Record({"", "", "", "connect", "", "", why});
+    };
     ASSIGN_OR_RETURN(server_, RpcServer::Start(std::move(options), *doors_));
+    metrics_.SetCore(core_.get());
+    if (!config.metrics.empty()) {
+      ASSIGN_OR_RETURN(metrics_address_, metrics_.Serve(config.metrics));
+    }
     if (!config.web) return Status();
     ASSIGN_OR_RETURN(page_, WebPage::Start(*core_, *config.web));
     return Status();
   }
 
+  std::string metrics_address_;
   SteadyTime time_{SteadyTime::Real()};
+  SchedulerMetrics metrics_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<Audit> audit_;
   std::unique_ptr<SchedulerCore> core_;
@@ -183,6 +207,7 @@ Status Serve(const SchedulerConfig& config) {
                           {"reign", scheduler->core().reign()},
                           {"policy", config.policy}};
   if (!scheduler->page().empty()) facts["web"] = scheduler->page();
+  if (!scheduler->metrics_address().empty()) facts["metrics"] = scheduler->metrics_address();
   Log(LogLevel::kInfo, "schedd", "ready", facts);
   TellServiceManager("READY=1");
   const Status why = end.Await();

@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/sqlite/database.h"
 #include "base/status.h"
 #include "scheduler/live/fact.h"
+#include "scheduler/live/snapshot.h"
 
 namespace stasis::scheduler {
 
@@ -32,12 +34,24 @@ class Store {
   Database& database() { return *database_; }
   // A number higher than that of every start before, and at least `least`; on stable storage when it returns.
   Result<uint64_t> BeginReign(uint64_t least);
-  // All facts, in order. kCorrupt names the one that cannot be read.
+  // What the facts up to its number have led to; nothing: they are all there.
+  Result<std::optional<Snapshot>> LoadSnapshot() const;
+  // Texts that were saved with snapshots, by number.
+  struct Event {
+    uint64_t number = 0;
+    std::string text;
+  };
+  Result<std::vector<Event>> LoadEvents() const;
+  // In place of the facts up to its number, and of the snapshot before, on which it is based
+  // (Cluster::Save()). Of all events the newest `most` stay.
+  Status SaveSnapshot(const Snapshot& snapshot, const std::vector<Event>& events, size_t most);
+  // All facts that are newer, in order. kCorrupt names the one that cannot be read.
   Status ForEach(const std::function<Status(const StoredFact&)>& take) const;
   // All of them or none. Numbers ascend.
   Status Append(const std::vector<StoredFact>& facts);
 
  private:
+  Status SaveJobs(const Snapshot& snapshot);
   Store(std::unique_ptr<Database> database, std::string cluster_id)
       : database_(std::move(database)), cluster_id_(std::move(cluster_id)) {}
 

@@ -77,6 +77,9 @@ v1::QueuedJob Views::Describe(const Cluster::Entry& entry) const {
   told.set_fairness(live ? state.ledger().JobFairness(job.account, now_) : job.fairness);
   if (job.phase == JobPhase::kRunning) told.set_lease_end_ms(OrZero(state.NextLeaseEnd(job)));
   told.set_reason(ReasonOf(entry, job));
+  told.set_rate(entry.rate);
+  told.set_rate_unit(entry.rate_unit);
+  told.set_beside(cluster_.Beside(entry));
   return told;
 }
 

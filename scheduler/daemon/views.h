@@ -29,8 +29,9 @@ class Views {
   // Its devices and jobs.
   void Count(v1::ClusterInfoReply* reply) const;
 
- private:
   v1::QueueState StateOf(const Cluster::Entry& entry) const;
+
+ private:
   std::string ReasonOf(const Cluster::Entry& entry, const Job& job) const;
   v1::QueuedJob Describe(const Cluster::Entry& entry) const;
   v1::Tenant Describe(const std::string& name, TenantId id) const;

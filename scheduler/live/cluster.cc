@@ -23,7 +23,7 @@ Settings SettingsOf(const Cluster::Options& options) {
   settings.starvation = options.starvation;
   settings.move_fixed = options.move_fixed;
   settings.move_bytes_per_second = options.move_bytes_per_second;
-  settings.device_bytes = options.device_bytes;
+  settings.settle = options.settle;
   return settings;
 }
 
@@ -176,6 +176,7 @@ void Cluster::Take(uint64_t number, Time at, const Fact& fact) {
   state_.AdvanceTo(std::max(at, state_.now()));
   changed_ = true;
   std::visit([&](const auto& each) { Apply(number, each); }, fact);
+  last_at_ = state_.now();
 }
 
 void Cluster::Apply(uint64_t, const TenantSet& fact) {
@@ -191,7 +192,8 @@ void Cluster::Apply(uint64_t, const NodeJoined& fact) {
     node.address = fact.address;
     node.agent_id = fact.agent_id;
     node.kind = fact.kind;
-    return;
+    node.device_bytes = fact.device_bytes;
+    return SetDeviceBytes();
   }
   node_ids_[fact.name] = state_.AddNode(fact.devices);
   Node node;
@@ -202,7 +204,9 @@ void Cluster::Apply(uint64_t, const NodeJoined& fact) {
   node.kind = fact.kind;
   nodes_.push_back(std::move(node));
 }
+  node.device_bytes = fact.device_bytes;
 
+  SetDeviceBytes();
 void Cluster::Apply(uint64_t, const NodeChanged& fact) {
   Node& node = nodes_[IdOf(fact.name)];
   node.reachable = fact.reachable;
@@ -211,13 +215,12 @@ void Cluster::Apply(uint64_t, const NodeChanged& fact) {
   state_.SetNodeUsable(IdOf(fact.name), fact.reachable && !fact.draining);
 }
 
-void Cluster::Apply(uint64_t, const JobSubmitted& fact) {
-  const JobRequest& request = fact.request;
+JobSpec Cluster::SpecOf(const JobRequest& request, Time submit) const {
   JobSpec spec;
   spec.name = request.name;
   spec.tenant = tenants_.at(request.tenant);
   spec.gpus = request.gpus;
-  spec.submit = state_.now();
+  spec.submit = submit;
   spec.duration = request.estimate > 0 ? request.estimate : kUnknownDuration;
   spec.priority = request.priority;
   spec.weight = request.weight;
@@ -226,13 +229,23 @@ void Cluster::Apply(uint64_t, const JobSubmitted& fact) {
   spec.active_bytes_per_gpu = 1;
   spec.min_gpus = request.min_gpus;
   spec.max_gpus = request.max_gpus;
-  const Result<JobId> id = state_.Submit(spec);
+  spec.memory_per_gpu = request.memory;
+  if (request.utilization > 0) spec.utilization = request.utilization;
+  return spec;
+}
+
+void Cluster::Apply(uint64_t number, const JobSubmitted& fact) {
+  const JobRequest& request = fact.request;
+  const Result<JobId> id = state_.Submit(SpecOf(request, state_.now()));
   STASIS_CHECK(id.ok());
   Entry entry;
   entry.request = request;
+  state_.SetKnown(*id, false);
   entry.id = *id;
   jobs_.emplace(request.name, std::move(entry));
   names_.push_back(request.name);
+  entry.key = fact.key;
+  entry.number = number;
 }
 
 void Cluster::Apply(uint64_t number, const Decided& fact) {
@@ -241,8 +254,8 @@ void Cluster::Apply(uint64_t number, const Decided& fact) {
   const Placement before = job.placement;
   Action action{fact.kind, entry.id, PlacementOf(fact.to), kNoJob};
   if (!fact.with.empty()) action.with = EntryOf(fact.with).id;
-  state_.Apply(action, 0);
-  last_decision_ = state_.now();
+  Carry(action);
+  last_decision_ = last_decided_ = state_.now();
   Pending pending;
   pending.kind = fact.kind;
   pending.job = fact.job;
@@ -265,13 +278,16 @@ void Cluster::AddOrder(uint64_t number, Pending pending) {
   }
   entry.orders.push_back(number);
   orders_.emplace(number, std::move(pending));
+  if (pending.after.empty()) pending.ready = state_.now();
 }
 
 // Nobody waits for it any more.
 void Cluster::ForgetOrder(uint64_t number) {
   std::erase(EntryOf(orders_.at(number).job).orders, number);
   orders_.erase(number);
-  for (auto& [other, pending] : orders_) pending.after.erase(number);
+  for (auto& [other, pending] : orders_) {
+    if (pending.after.erase(number) != 0 && pending.after.empty()) pending.ready = state_.now();
+  }
   for (auto& [node, orders] : leaving_)
     std::erase_if(orders, [number](const auto& order) { return order.second == number; });
 }
@@ -287,21 +303,19 @@ void Cluster::Apply(uint64_t, const OrderEnded& fact) {
   }
   ForgetOrder(fact.order);
   Succeeded(entry, pending);
-  if (pending.kind == ActionKind::kPause && fact.image) entry.where = Where::kImage;
+  if (pending.kind == ActionKind::kPause && fact.image) SetPlace(entry, Where::kImage, entry.node, 0);
 }
 
 void Cluster::Succeeded(Entry& entry, const Pending& pending) {
   if (pending.kind == ActionKind::kPause) {
-    entry.where = Where::kPaused;
-    entry.devices = 0;
-    return;
+    return SetPlace(entry, Where::kPaused, entry.node, 0);
   }
   const bool elsewhere = entry.where == Where::kRunning || entry.node != nodes_[pending.node].name;
   const bool was_there = entry.where == Where::kRunning || entry.where == Where::kPaused;
   if (was_there && elsewhere) ++entry.moves;
-  entry.where = Where::kRunning;
-  entry.node = nodes_[pending.node].name;
-  entry.devices = pending.devices;
+  SetPlace(entry, Where::kRunning, nodes_[pending.node].name, pending.devices);
+  const bool shares = pending.kind == ActionKind::kPack && state_.job(entry.id).packed_with != kNoJob;
+  if (shares) state_.BeginSharing(entry.id);
   entry.failures = 0;
   entry.lost = false;
 }
@@ -364,19 +378,20 @@ void Cluster::PutBack(const Entry& entry) {
     }
     STASIS_CHECK(action.with != kNoJob);
   }
-  state_.Apply(action, 0);
+  Carry(action);
 }
 
 void Cluster::End(Entry& entry, bool ok, int exit_code, const std::string& message) {
   while (!entry.orders.empty()) ForgetOrder(entry.orders.back());
   if (state_.job(entry.id).phase != JobPhase::kDone) state_.Finish(entry.id);
-  entry.where = Where::kEnded;
+  SetPlace(entry, Where::kEnded, entry.node, 0);
   entry.failed = !ok;
   entry.exit_code = exit_code;
   entry.ended = state_.now();
   if (!message.empty()) entry.message = message;
 }
 
+  entry.ended_by = last_number_;
 void Cluster::Apply(uint64_t, const JobEnded& fact) {
   End(EntryOf(fact.job), fact.ok, fact.exit_code, fact.message);
 }
@@ -387,9 +402,7 @@ void Cluster::Apply(uint64_t, const JobLost& fact) {
   while (!entry.orders.empty()) ForgetOrder(entry.orders.back());
   const Job& job = state_.job(entry.id);
   if (job.phase == JobPhase::kRunning) state_.Evict(entry.id, job.progress);
-  entry.where = fact.image_node.empty() ? Where::kNowhere : Where::kImage;
-  entry.node = fact.image_node;
-  entry.devices = 0;
+  SetPlace(entry, fact.image_node.empty() ? Where::kNowhere : Where::kImage, fact.image_node, 0);
   entry.message = fact.message;
   if (fact.image_node.empty()) {
     entry.anew = true;
@@ -399,6 +412,8 @@ void Cluster::Apply(uint64_t, const JobLost& fact) {
   if (!fact.planned) ++entry.restarts;
   if (fact.program_failed) ++entry.program_failures;
 }
+  // What it has refused where it was, it has not refused now.
+  if (fact.planned) state_.Keep(entry.id, state_.now());
 
 void Cluster::Apply(uint64_t number, const JobCancelled& fact) {
   Entry& entry = EntryOf(fact.job);
@@ -437,11 +452,8 @@ std::vector<Fact> Cluster::Decide(Time now) {
   const Decision decision = policy_->Decide(state_, last_decision_);
   last_decision_ = now;
   wake_ = decision.wake;
-  for (const auto& [name, entry] : jobs_) {
-    if (entry.where == Where::kEnded) continue;
-    const Job& job = state_.job(entry.id);
-    if (state_.IsKept(job)) wake_ = std::min(wake_, job.kept_until);
-  }
+  WakeForKept(state_.running());
+  for (const auto& [name, tenant] : tenants_) WakeForKept(state_.waiting(tenant));
   changed_ = false;
   return FactsOf(decision);
 }
@@ -449,6 +461,13 @@ std::vector<Fact> Cluster::Decide(Time now) {
 // What runs on a node that is to become empty goes elsewhere, or waits for a place.
 std::vector<Fact> Cluster::LeaveDraining() const {
   std::vector<JobId> running = state_.running();
+void Cluster::WakeForKept(const std::vector<JobId>& jobs) {
+  for (const JobId id : jobs) {
+    const Job& job = state_.job(id);
+    if (state_.IsKept(job)) wake_ = std::min(wake_, job.kept_until);
+  }
+}
+
   std::sort(running.begin(), running.end());
   for (const JobId id : running) {
     const Job& job = state_.job(id);
@@ -495,7 +514,7 @@ std::optional<Order> Cluster::FindOrder(uint64_t number) const {
 
 Order Cluster::OrderOf(uint64_t number, const Pending& pending) const {
   const Entry& entry = jobs_.at(pending.job);
-  Order order{number, OrderKind::kRun, pending.job, entry.node, "", {}};
+  Order order{number, OrderKind::kRun, pending.job, entry.node, "", {}, pending.ready};
   if (pending.cancel || pending.kind == ActionKind::kPause) {
     order.kind = pending.cancel ? OrderKind::kCancel : OrderKind::kPause;
     return order;

@@ -20,6 +20,7 @@
 
 #include "base/status.h"
 #include "scheduler/live/fact.h"
+#include "scheduler/live/snapshot.h"
 #include "scheduler/policy.h"
 #include "scheduler/state.h"
 
@@ -36,6 +37,8 @@ enum class OrderKind : uint8_t {
 };
 const char* OrderKindName(OrderKind kind);
 
+struct SavedCluster;  // scheduler/live/snapshot.cc
+
 struct Order {
   uint64_t number = 0;  // of the fact that it comes from; as good as an idempotency key
   OrderKind kind = OrderKind::kRun;
@@ -43,6 +46,7 @@ struct Order {
   std::string node;       // whose agent is asked
   std::string target;     // of kMigrate and kRestore
   std::vector<int> gpus;  // ordinals on the node where it is to run
+  Time since = kNever;    // from when on it could be given
 };
 
 class Cluster {
@@ -53,8 +57,8 @@ class Cluster {
     Time starvation = 6 * 3600 * kSecond;
     Time move_fixed = 1 * kSecond;
     double move_bytes_per_second = 1e9;
-    int64_t device_bytes = 0;
-    int max_failures = 20;  // of orders in a row that bring a job back, before it counts as failed
+    Time settle = 60 * kSecond;  // so long two jobs share devices before their rates are believed
+    int max_failures = 20;       // of orders in a row that bring a job back, before it counts as failed
   };
   Cluster(const Options& options, std::unique_ptr<Policy> policy);
 
@@ -74,6 +78,28 @@ class Cluster {
   std::vector<Order> Ready() const;
   // One that has not ended; what has to be asked for is certain only once it is ready.
   std::optional<Order> FindOrder(uint64_t number) const;
+
+  // What the processes of a running job have told of its progress: `rate` a second over the time that ends
+  // now.
+  struct Progress {
+    double rate = 0;
+    std::string unit;
+    Time over = 0;
+  };
+  // The job shows it from now on. What the policy should know of it comes back as a fact for Take(); that is
+  // seldom, and nothing where it was measured in two situations.
+  std::optional<RateMeasured> Tell(const std::string& job, const Progress& progress, Time now);
+
+  // ---- In place of the facts that led to it
+
+  // What the cluster is after the last fact. `since`: the number of an earlier snapshot that is still there,
+  // or 0; what is in that one and has not changed is left out.
+  Snapshot Save(uint64_t since) const;
+  // Of a cluster that has taken nothing: as if it had taken all facts up to the snapshot's number. kCorrupt:
+  // it cannot be; then this one must not be used any more.
+  Status Restore(const Snapshot& snapshot);
+  // The last fact that was taken.
+  uint64_t last_number() const { return last_number_; }
 
   // ---- To look at
 
@@ -96,7 +122,20 @@ class Cluster {
     int program_failures = 0;         // of the restarts, those after its program has failed
     std::vector<std::string> copies;  // other nodes that have an image, the one with the newest last
     Time ended = 0;
-    std::string message;  // what went wrong last
+    std::string message;    // what went wrong last
+    std::string key;        // of its submission
+    uint64_t number = 0;    // of the fact of its submission
+    uint64_t ended_by = 0;  // the fact after which it had ended
+    // Since when nobody has come to its devices or left them; only of kRunning.
+    Time undisturbed = 0;
+    // As facts tell it.
+    std::string unit;
+    double alone = 0;   // how fast it is when it has its devices for itself; 0: not known
+    double beside = 0;  // and beside the one it shares them with now, or has last
+    Time measured = 0;  // when the last of either was told
+    // As its processes have told it last, in no fact.
+    double rate = 0;
+    std::string rate_unit;
   };
   struct Node {
     std::string name, address;
@@ -104,6 +143,7 @@ class Cluster {
     bool reachable = true, draining = false;
     std::string reason;
     std::string agent_id, kind;
+    int64_t device_bytes = 0;
     Time maintenance_start = 0, maintenance_end = 0;
   };
   const State& state() const { return state_; }
@@ -112,6 +152,8 @@ class Cluster {
   const std::vector<Node>& nodes() const { return nodes_; }  // by NodeId
   const Entry* Find(const std::string& job) const;
   const Node* FindNode(const std::string& node) const;
+  // The job that is on devices of the running job, too; "": none.
+  std::string Beside(const Entry& entry) const;
   std::string_view policy_name() const { return policy_->name(); }
 
  private:
@@ -123,6 +165,7 @@ class Cluster {
     NodeId node = 0;         // where it goes to; of a pause: unused
     DeviceMask devices = 0;  // there
     std::set<uint64_t> after;
+    Time ready = kNever;  // since when it waits for no other
   };
 
   Status Check(const TenantSet& fact) const;
@@ -136,6 +179,8 @@ class Cluster {
   Status Check(const JobCancelled& fact) const;
   Status Check(const MaintenanceSet& fact) const;
   Status Check(const ImageKept& fact) const;
+  Status Check(const RateMeasured& fact) const;
+  Status Check(const JobsForgotten& fact) const;
   Status CheckLive(const std::string& job) const;
 
   void Apply(uint64_t number, const TenantSet& fact);
@@ -149,6 +194,16 @@ class Cluster {
   void Apply(uint64_t number, const JobCancelled& fact);
   void Apply(uint64_t number, const MaintenanceSet& fact);
   void Apply(uint64_t number, const ImageKept& fact);
+  void Apply(uint64_t number, const RateMeasured& fact);
+  void Apply(uint64_t number, const JobsForgotten& fact);
+
+  // Of the policy's State.
+  void Carry(const Action& action);
+  void SetPlace(Entry& entry, Where where, const std::string& node, DeviceMask devices);
+  void Disturb(const Entry& entry);
+  void SetDeviceBytes();
+  std::string PartnerOf(const Entry& entry) const;
+  bool IsNews(const Entry& entry, const RateMeasured& measured, Time now) const;
 
   void AddOrder(uint64_t number, Pending pending);
   void Succeeded(Entry& entry, const Pending& pending);
@@ -156,8 +211,12 @@ class Cluster {
   void ForgetOrder(uint64_t number);
   void Undo(uint64_t number);
   void PutBack(const Entry& entry);
+  void WakeForKept(const std::vector<JobId>& jobs);
   void End(Entry& entry, bool ok, int exit_code, const std::string& message);
 
+  JobSpec SpecOf(const JobRequest& request, Time submit) const;
+  Status RestoreJobs(const Snapshot& snapshot, State::Saved* state);
+  Status RestoreOrders(const SavedCluster& saved);
   Order OrderOf(uint64_t number, const Pending& pending) const;
   std::vector<Fact> FactsOf(const Decision& decision) const;
   std::vector<Fact> LeaveDraining() const;
@@ -173,11 +232,15 @@ class Cluster {
   std::vector<Node> nodes_;
   std::map<std::string, NodeId> node_ids_;
   std::map<std::string, Entry> jobs_;
-  std::vector<std::string> names_;  // by JobId
+  std::vector<std::string> names_;                        // by JobId
+  std::map<std::string, std::set<std::string>> running_;  // jobs that are kRunning, by node
   std::map<uint64_t, Pending> orders_;
   // Who has to be gone from a device before somebody else comes, by node: the orders by which they go.
   std::map<NodeId, std::vector<std::pair<DeviceMask, uint64_t>>> leaving_;
   uint64_t last_number_ = 0;
+  Time last_at_ = 0;        // of the last fact
+  Time forgotten_ = 0;      // jobs that ended before then are not there any more
+  Time last_decided_ = -1;  // of the last step of a decision
   Time last_decision_ = -1;
   Time wake_ = kNever;
   bool changed_ = false;  // since the last decision

@@ -30,6 +30,8 @@ struct JobRequest {
   int min_gpus = 0, max_gpus = 0;
   Time checkpoint_interval = 0;
   int max_restarts = 0;
+  int64_t memory = 0;      // of each device that it needs at most; 0: not told, and it shares with nobody
+  double utilization = 0;  // how busy it keeps its devices, up to 1; 0: not told
   bool operator==(const JobRequest&) const = default;
 };
 
@@ -43,6 +45,7 @@ struct NodeJoined {
   std::string name, address;
   int devices = 0;
   std::string agent_id = {}, kind = {};  // of its devices that jobs get
+  int64_t device_bytes = 0;              // memory of the smallest of them; 0: not known
   bool operator==(const NodeJoined&) const = default;
 };
 
@@ -122,8 +125,23 @@ struct JobCancelled {
   bool operator==(const JobCancelled&) const = default;
 };
 
+// How fast it advances, alone on its devices or beside the job that shares them.
+struct RateMeasured {
+  std::string job;
+  double rate = 0;  // a second
+  std::string unit;
+  std::string beside;  // "": alone
+  bool operator==(const RateMeasured&) const = default;
+};
+
+// Jobs that have ended before then are not on record any more.
+struct JobsForgotten {
+  Time before = 0;
+  bool operator==(const JobsForgotten&) const = default;
+};
+
 using Fact = std::variant<TenantSet, NodeJoined, NodeChanged, JobSubmitted, Decided, OrderEnded, JobEnded,
-                          JobLost, JobCancelled, MaintenanceSet, ImageKept>;
+                          JobLost, JobCancelled, MaintenanceSet, ImageKept, RateMeasured, JobsForgotten>;
 
 // One JSON object.
 std::string FactText(const Fact& fact);

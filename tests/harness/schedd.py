@@ -161,6 +161,17 @@ class Schedd:
                 if late or not isinstance(error, grpc.RpcError) or error.code() != grpc.StatusCode.DEADLINE_EXCEEDED:
                     raise AssertionError(f"not in {seconds} s: {self.story()}\n{self.words()}") from error
 
+    def quiet(self, seconds):
+        """What happens to jobs in that time."""
+        happened = []
+        try:
+            for event in self.stub.Events(sched.EventsRequest(after=self.events()[-1].number), timeout=seconds):
+                happened += [(event.kind, event.job)] if event.job else []
+        except grpc.RpcError as error:
+            if error.code() != grpc.StatusCode.DEADLINE_EXCEEDED:
+                raise
+        return happened
+
     def wait_for_state(self, name, *states, seconds=120):
         self.wait(lambda: self.state_of(name) in states, seconds)
 

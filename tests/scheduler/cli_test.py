@@ -103,6 +103,7 @@ class Verbs(unittest.TestCase):
         code, document, _ = self.stasis("submit", "--tenant", "nobody", "--", "/bin/true")
         self.assertEqual(code, 3)
         self.assertIn("nobody", document["message"])
+        self.assertIn("stasis tenants set nobody 1", document["remedy"])
         code, document, _ = self.stasis("submit", "--gpus", "3", "--", "/bin/true")
         self.assertNotEqual(code, 0, document)
         self.assertEqual(self.stasis("drain", "nowhere")[0], 3)

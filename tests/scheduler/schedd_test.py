@@ -1,12 +1,17 @@
 """stasis-schedd over agents of whole nodes: what it decides is done, and what happens to nodes, agents and itself costs no job."""
 
+import contextlib
+import json
 import os
 import signal
+import sqlite3
+import tempfile
 import unittest
 
 from agents import AgentNodes
 from moving_job import Sample
 from schedd import Schedd, sched
+from softgpu import built
 
 DEVICES = ["--gpus", "2", "--memory", "512MiB"]
 SLOW = ["--pace-ms", "600"]
@@ -54,9 +59,9 @@ class WithTwoNodes(unittest.TestCase):
         for name in ("a", "b"):
             self.nodes[name].end_jobs()
 
-    def start(self, *names, lease="2s"):
+    def start(self, *names, lease="2s", checkpoints="1s", options=()):
         """A scheduler, with nodes that have joined."""
-        self.schedd = Schedd(self.nodes, "s", "--lease", lease, "--node-timeout", "3s", "--checkpoint-interval", "1s")
+        self.schedd = Schedd(self.nodes, "s", "--lease", lease, "--node-timeout", "3s", "--checkpoint-interval", checkpoints, *options)
         self.schedd.__enter__()
         self.addCleanup(self.schedd.__exit__, None, None, None)
         self.schedd.tenant("a")
@@ -163,6 +168,21 @@ class Decisions(WithTwoNodes):
         self.schedd.wait_for_state("three", "FAILED")
         self.assertEqual((self.schedd.job("three").exit_code, self.schedd.job("three").restarts), (3, 2))
 
+    def test_what_it_counts_is_served(self):
+        address = f"{self.nodes['s'].address}:7490"
+        self.start("a", options=["--metrics", address])
+        job = self.run_job("counted", gpus=2)
+        told = self.nodes["s"].run("/usr/bin/python3", "-c", f"import urllib.request as web; "
+                                   f"print(web.urlopen('http://{address}/metrics', timeout=60).read().decode())").stdout.splitlines()
+        values = dict(line.rsplit(" ", 1) for line in told if line and not line.startswith("#"))
+        for name, value in {'jobs{state="running"}': 1, 'jobs{state="failed"}': 0, 'devices{state="held"}': 2,
+                            'devices{state="free"}': 0, 'nodes{state="ready"}': 1, 'tenant_held{tenant="a"}': 2,
+                            'decisions_total{action="start"}': 1, 'oldest_order_seconds{order="pause"}': 0}.items():
+            self.assertEqual(float(values[f"stasis_sched_{name}"]), value, name)
+        self.assertGreater(float(values["stasis_sched_decision_seconds_count"]), 0)
+        self.assertTrue(any(line.startswith("stasis_rpc_seconds_count") for line in told))
+        self.check(job)
+
     def test_a_ranked_job_moves_as_one(self):
         self.start("a", "b")
         job = self.run_job("ranks", sample=RANKED, gpus=2, ranks=2)
@@ -170,6 +190,69 @@ class Decisions(WithTwoNodes):
         self.schedd.stub.Drain(sched.DrainRequest(node=here), timeout=30)
         self.schedd.wait(lambda: self.schedd.job("ranks").node != here and self.schedd.state_of("ranks") == "RUNNING")
         self.check(job)
+
+
+class Sharing(WithTwoNodes):
+    """Two jobs that would take turns on the devices of a node share them where that is measured to be better, and only there."""
+
+    SETTLE_SECONDS = 2
+
+    def setUp(self):
+        super().setUp()
+        self.folder = tempfile.mkdtemp(prefix="sharers-", dir=self.nodes.folder)
+        self.end_file = os.path.join(self.nodes.folder, os.path.basename(self.folder) + ".end")
+        self.start("a", lease="3s", checkpoints="0", options=["--policy", "gandiva", "--settle", f"{self.SETTLE_SECONDS}s"])
+        self.addCleanup(self.end_programs)
+
+    def end_programs(self):
+        with open(self.end_file, "w", encoding="utf-8"):
+            pass
+
+    def share(self, label, shared_ms):
+        """Two programs whose steps last 20 ms alone; their names, once they share devices."""
+        env = Job(self.nodes, VECTOR, "sharer").env()
+        self.names = names = [f"{label}-1", f"{label}-2"]
+        for name in names:
+            program = [built("tests/programs/sharer"), self.folder, name, "20", str(shared_ms), self.end_file]
+            self.schedd.submit(name, program, env, gpus=2, memory_bytes=64 << 20, utilization=0.5)
+        self.schedd.wait(lambda: self.besides() == names[::-1])
+        return names
+
+    def besides(self):
+        return [self.schedd.job(name).beside for name in self.names]
+
+    def end(self):
+        self.end_programs()
+        for name in self.names:
+            self.schedd.wait_for_state(name, "DONE")
+
+    def rates_on_record(self):
+        """Of which jobs, and whether beside another."""
+        self.schedd.stop()
+        with contextlib.closing(sqlite3.connect(os.path.join(self.schedd.state, "schedd.db"))) as database:
+            facts = [json.loads(text) for text, in database.execute("SELECT fact FROM facts")]
+        return {(fact["job"], fact["beside"] != "") for fact in facts if fact["fact"] == "rate"}
+
+    def test_who_gets_on_better_together_stays_together(self):
+        names = self.share("good", shared_ms=20)
+        pauses = [self.schedd.job(name).pauses for name in names]
+        self.assertEqual(self.schedd.quiet(3 * self.SETTLE_SECONDS), [])
+        self.assertEqual(self.besides(), names[::-1])
+        for name, before in zip(names, pauses):
+            job = self.schedd.job(name)
+            self.assertEqual((job.pauses, job.rate_unit), (before, "launches"))
+            self.assertGreater(job.rate, 0)
+        self.end()
+        self.assertEqual(self.rates_on_record(), {(name, beside) for name in names for beside in (False, True)})
+
+    def test_who_stands_in_the_others_way_is_parted(self):
+        names = self.share("bad", shared_ms=200)
+        self.schedd.wait(lambda: self.besides() == ["", ""])
+        # They take turns from then on.
+        turns = len(self.kinds(names[0]))
+        self.schedd.wait(lambda: any(self.besides()) or len(self.kinds(names[0])) >= turns + 4)
+        self.assertEqual(self.besides(), ["", ""], self.schedd.story())
+        self.end()
 
 
 class Trouble(WithTwoNodes):

@@ -170,6 +170,17 @@ function jobPlace(job) {
   return job.devices.length > 0 ? `${job.node}: ${job.devices.join(",")}` : job.node;
 }
 
+// Launches are the program's own measure: they compare a job with itself alone.
+function rateText(job) {
+  if (!job.rate_unit) return "";
+  const rate = job.rate < 100 ? job.rate.toFixed(1) : job.rate.toFixed(0);
+  return job.rate_unit === "iterations" ? `${rate} it/s` : `${rate}/s`;
+}
+
+function jobRemark(job) {
+  return [job.beside && `beside ${job.beside}`, job.reason].filter(Boolean).join("; ");
+}
+
 function jobRow(job) {
   const state = stateOf(job);
   const row = make("tr");
@@ -182,7 +193,8 @@ function jobRow(job) {
   row.append(cell(job.name), tenant, badge, cell(String(job.gpus), "number"), cell(String(job.priority), "number"),
              cell(jobPlace(job)), cell(jobTime(job), "number"), cell(String(job.pauses), "number"),
              cell(String(job.migrations), "number"), cell(String(job.restarts), "number"),
-             cell(Number(job.started_ms) > 0 ? job.fairness.toFixed(2) : "", "number"), cell(job.reason, "wide"));
+             cell(Number(job.started_ms) > 0 ? job.fairness.toFixed(2) : "", "number"), cell(rateText(job), "number"),
+             cell(jobRemark(job), "wide"));
   return row;
 }
 
