@@ -136,6 +136,14 @@ Status PrepareSocketDirectory(const std::string& path) {
   return CheckAbove(directory);
 }
 
+Status CheckRunFolder(const std::string& folder) {
+  struct stat info;
+  if (lstat(folder.c_str(), &info) != 0) return errno == ENOENT ? Status() : ErrnoStatus(errno, folder);
+  RETURN_IF_ERROR(CheckOwner(folder, info));  // of a link, too
+  RETURN_IF_ERROR(CheckDirectory(folder));
+  return CheckAbove(folder);
+}
+
 Result<UnixListener> UnixListener::Listen(const std::string& path) {
   ASSIGN_OR_RETURN(sockaddr_un address, AddressOf(path));
   RETURN_IF_ERROR(PrepareSocketDirectory(path));

@@ -49,6 +49,9 @@ class UnixListener {
 // Creates the missing directories above `path`, the last one for this user alone, and checks that others
 // cannot replace what is in it (kPermissionDenied). Listen() does this by itself.
 Status PrepareSocketDirectory(const std::string& path);
+// kPermissionDenied: somebody else may put his own files where ours are looked for. OK when it is not there
+// yet.
+Status CheckRunFolder(const std::string& folder);
 
 // A non-blocking, close-on-exec connection to the listener at `path`. kNotFound: no such path; kUnavailable:
 // nobody listens there; kTimeout: the listener's backlog stayed full.

@@ -132,6 +132,25 @@ TEST_F(UnixSocketTest, DirectoriesAboveAreLookedAtToo) {
   EXPECT_EQ(PrepareSocketDirectory(link + "/run/tasks/job/ctl/1.sock").code(), StatusCode::kPermissionDenied);
 }
 
+TEST_F(UnixSocketTest, ARunFolderOfAStrangersIsNoneOfOurs) {
+  const std::string folder = folder_ + "/run";
+  EXPECT_TRUE(CheckRunFolder(folder).ok());  // it will be made
+  ASSERT_EQ(mkdir(folder.c_str(), 0700), 0);
+  EXPECT_TRUE(CheckRunFolder(folder).ok());
+  ASSERT_EQ(chmod(folder.c_str(), 0770), 0);
+  EXPECT_EQ(CheckRunFolder(folder).code(), StatusCode::kPermissionDenied);
+  ASSERT_EQ(chmod(folder.c_str(), 0700), 0);
+  if (geteuid() != 0) return;  // what follows takes another user
+  constexpr uid_t kStranger = 4321;
+  ASSERT_EQ(chown(folder.c_str(), kStranger, kStranger), 0);
+  EXPECT_EQ(CheckRunFolder(folder).code(), StatusCode::kPermissionDenied);
+  ASSERT_EQ(chown(folder.c_str(), 0, 0), 0);
+  const std::string link = folder_ + "/link";
+  ASSERT_EQ(symlink(folder.c_str(), link.c_str()), 0);
+  ASSERT_EQ(lchown(link.c_str(), kStranger, kStranger), 0);
+  EXPECT_EQ(CheckRunFolder(link).code(), StatusCode::kPermissionDenied);
+}
+
 TEST_F(UnixSocketTest, ImpossiblePathsAreRefused) {
   EXPECT_EQ(UnixListener::Listen("").status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(UnixListener::Listen(folder_ + "/" + std::string(120, 'x')).status().code(),

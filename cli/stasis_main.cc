@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/unix_socket.h"
 #include "cli/agent_verbs.h"
 #include "cli/command_line.h"
 #include "cli/completion.h"
@@ -171,6 +172,8 @@ int Main(const std::vector<std::string>& arguments) {
   }
   Reporter reporter({options.json, options.quiet, isatty(STDERR_FILENO) == 1}, FullVerb(options));
   Context context{{FindFolders(), FindOwnFiles()}, reporter, ""};
+  Status run_folder = CheckRunFolder(context.folders.run);
+  if (!run_folder.ok()) return reporter.Fail(run_folder, "name a folder of your own by STASIS_RUN_DIR");
   for (const Verb& verb : kVerbs) {
     if (options.verb == verb.name) return RunVerbOf(verb, options, context);
   }

@@ -11,6 +11,7 @@
 
 #include "base/log/log.h"
 #include "base/service_manager.h"
+#include "base/unix_socket.h"
 #include "coordinator/agent/agent.h"
 #include "coordinator/agent/config.h"
 
@@ -79,7 +80,8 @@ int Main(const std::vector<std::string>& arguments) {
   }
   SetLogLevel(config.log_level);
   gpr_set_log_function(LogForGrpc);
-  Status served = Serve(config, site);
+  Status served = CheckRunFolder(site.folders.run);
+  if (served.ok()) served = Serve(config, site);
   if (served.ok()) return 0;
   Log(LogLevel::kError, "agent", "cannot go on",
       {{"code", StatusCodeName(served.code())}, {"why", std::string(served.message())}});

@@ -332,6 +332,17 @@ class Refusals(SiteTest):
     VERBS = (["pause", "t"], ["resume", "t"], ["checkpoint", "t"], ["restore", "t"], ["migrate", "t", "--gpus", "0"],
              ["cancel", "t"], ["logs", "t"], ["rm", "t"])
 
+    def test_a_run_folder_that_others_can_write(self):
+        run = os.path.join(self.site.folder, "run")
+        before = os.stat(run).st_mode if os.path.isdir(run) else 0o700
+        os.makedirs(run, mode=0o700, exist_ok=True)
+        os.chmod(run, 0o777)
+        code, document = self.site.json("ps")
+        self.assertEqual((code != 0, document["code"]), (True, "PERMISSION_DENIED"), document)
+        self.assertIn("STASIS_RUN_DIR", document["remedy"])
+        os.chmod(run, before & 0o7777)
+        self.assertEqual(self.site.json("ps")[0], 0)
+
     def test_no_such_task(self):
         for verb in self.VERBS:
             code, document = self.site.json(*verb)
