@@ -132,15 +132,15 @@ bool Driver::Busy(const std::string& subject) const {
   return errands_.contains(subject);
 }
 
-void Driver::StartJobErrand(const std::string& job, std::function<void()> work) {
+bool Driver::StartJobErrand(const std::string& job, std::function<void()> work) {
   // What agents have told meanwhile was not looked at.
-  StartErrand(job, std::move(work), [this, job] { ExamineEverywhere(job); });
+  return StartErrand(job, std::move(work), [this, job] { ExamineEverywhere(job); });
 }
 
-void Driver::StartErrand(const std::string& subject, std::function<void()> work,
+bool Driver::StartErrand(const std::string& subject, std::function<void()> work,
                          std::function<void()> after) {
   std::lock_guard lock(mutex_);
-  if (ending_ || errands_.contains(subject)) return;
+  if (ending_ || errands_.contains(subject)) return false;
   errands_[subject] = std::thread([this, subject, work = std::move(work), after = std::move(after)] {
     work();
     {
@@ -153,6 +153,7 @@ void Driver::StartErrand(const std::string& subject, std::function<void()> work,
     changed_.notify_all();
     if (after) after();
   });
+  return true;
 }
 
 // True: there may be more to do after it; false: there is not.
@@ -345,10 +346,13 @@ bool Driver::Refresh(const std::string& node, const std::string& job) {
   std::lock_guard lock(mutex_);
   const auto found = nodes_.find(node);
   if (found == nodes_.end() || found->second.link != link) return false;
-  if (*now) {
-    found->second.jobs[job] = **now;
-  } else {
-    found->second.jobs.erase(job);
+  Pictures& jobs = found->second.jobs;
+  const auto known = jobs.find(job);
+  if (!*now) {
+    jobs.erase(job);
+  } else if (known == jobs.end() || known->second.revision() <= (*now)->revision()) {
+    // What has been told while this answer was on its way is newer, and is told once.
+    jobs[job] = **now;
   }
   return true;
 }
@@ -369,11 +373,11 @@ void Driver::StartKeeper(const std::string& node, const std::string& address, co
   options.kind = kind;
   options.lost = lost;
   options.timeout = options_.node_timeout;
+  options.progress_window = options_.progress_window;
   options.connect = options_.connect;
   std::lock_guard lock(mutex_);
   if (ending_) return;
   Node& entry = nodes_[node];
-  options.progress_window = options_.progress_window;
   entry.address = address;
   entry.agent_id = agent_id;
   entry.kind = kind;
@@ -557,10 +561,6 @@ void Driver::Told(const std::string& node, const v1::Job& job) {
   if (!job.gone()) CopyImage(node, job);
 }
 
-void Driver::ExamineAll(const std::string& node) {
-  std::set<std::string> names;
-  Pictures jobs;
-  core_.Look([&](const Cluster& cluster) {
 void Driver::Progressed(const std::string& node, const v1::ProgressResponse& progress) {
   std::map<std::string, Cluster::Progress> told;
   core_.Look([&](const Cluster& cluster) {
@@ -573,6 +573,10 @@ void Driver::Progressed(const std::string& node, const v1::ProgressResponse& pro
   core_.Tell(told);
 }
 
+void Driver::ExamineAll(const std::string& node) {
+  std::set<std::string> names;
+  Pictures jobs;
+  core_.Look([&](const Cluster& cluster) {
     for (const auto& [name, entry] : cluster.jobs()) {
       if (IsAt(entry, node)) names.insert(name);
     }
@@ -600,13 +604,15 @@ void Driver::ExamineEverywhere(const std::string& job) {
   for (const std::string& node : nodes) Examine(node, job);
 }
 
-Conclusion Driver::ConcludeOf(const std::string& node, const std::string& job, uint64_t* revision) {
+Conclusion Driver::ConcludeOf(const std::string& node, const std::string& job, bool in_errand,
+                              uint64_t* revision) {
   std::optional<v1::Job> picture;
   {
     std::lock_guard lock(mutex_);
     const auto found = nodes_.find(node);
     // Nothing is concluded from the past.
-    if (found == nodes_.end() || found->second.link == nullptr || errands_.contains(job)) return {};
+    if (found == nodes_.end() || found->second.link == nullptr) return {};
+    if (!in_errand && errands_.contains(job)) return {};
     const auto known = found->second.jobs.find(job);
     if (known != found->second.jobs.end()) picture = known->second;
   }
@@ -616,25 +622,37 @@ Conclusion Driver::ConcludeOf(const std::string& node, const std::string& job, u
   return conclusion;
 }
 
+// For who is the job's errand. Between a conclusion and what is done about it an order may have been carried
+// out: the job may have moved, and come back.
+Conclusion Driver::ConcludeAgain(const std::string& node, const std::string& job) {
+  uint64_t revision = 0;
+  return Refresh(node, job) ? ConcludeOf(node, job, /*in_errand=*/true, &revision) : Conclusion{};
+}
+
 void Driver::Examine(const std::string& node, const std::string& job) {
   std::lock_guard one(examine_);
   // That a job is nowhere to be seen may be because nobody has told of it yet.
   if (!IsKnown(node, job) && !Refresh(node, job)) return;
   uint64_t revision = 0;
-  const Conclusion conclusion = ConcludeOf(node, job, &revision);
+  const Conclusion conclusion = ConcludeOf(node, job, /*in_errand=*/false, &revision);
   if (conclusion.fact) Record(*conclusion.fact);
-  const bool once = conclusion.forget || conclusion.remedy;
-  if (!once || std::exchange(put_right_[node + " " + job], revision) == revision) return;
+  if (!conclusion.forget && !conclusion.remedy) return;
+  uint64_t& put_right = put_right_[node + " " + job];
+  if (put_right == revision) return;
+  std::function<void()> work;
   if (conclusion.forget) {
-    StartJobErrand(job, [=, this] { Forget(node, job, revision); });
+    work = [=, this] { Forget(node, job, revision); };
   } else {
-    StartJobErrand(job, [=, this, remedy = *conclusion.remedy] { PutRight(node, job, revision, remedy); });
+    work = [=, this, remedy = *conclusion.remedy] { PutRight(node, job, revision, remedy); };
   }
+  if (StartJobErrand(job, std::move(work))) put_right = revision;
 }
 
 // A job is not as the last order has left it: somebody else has had a hand in it.
 void Driver::PutRight(const std::string& node, const std::string& job, uint64_t revision,
                       const AgentRequest& remedy) {
+  const std::optional<AgentRequest> still = ConcludeAgain(node, job).remedy;
+  if (!still || still->index() != remedy.index()) return;
   const Status done = Perform({node, remedy, "", false}, "remedy-" + job + "-" + std::to_string(revision),
                               [] { return true; });
   Log(LogLevel::kWarning, "driver", std::string("put right: ") + VerbOf(remedy), Facts(node, job, done));
@@ -644,6 +662,7 @@ void Driver::PutRight(const std::string& node, const std::string& job, uint64_t 
 
 // Its record stays: images that are there may be needed.
 void Driver::Forget(const std::string& node, const std::string& job, uint64_t revision) {
+  if (!ConcludeAgain(node, job).forget) return;
   Log(LogLevel::kInfo, "driver", "ends a copy that was given up", {{"node", node}, {"job", job}});
   v1::CancelRequest cancel;
   cancel.set_job(job);

@@ -65,9 +65,9 @@ class Driver final : public Joining, public NodeKeeper::Host {
   void LeaveDrained();
   void Wake();
   void JoinEnded(std::unique_lock<std::mutex>& lock);
-  // `work` in a thread, unless something is under way for `subject`.
-  void StartErrand(const std::string& subject, std::function<void()> work, std::function<void()> after = {});
-  void StartJobErrand(const std::string& job, std::function<void()> work);
+  // `work` in a thread; false: something is under way for `subject`.
+  bool StartErrand(const std::string& subject, std::function<void()> work, std::function<void()> after = {});
+  bool StartJobErrand(const std::string& job, std::function<void()> work);
   bool Busy(const std::string& subject) const;
   bool Wait(Duration longest, const Alive& alive);
 
@@ -88,7 +88,8 @@ class Driver final : public Joining, public NodeKeeper::Host {
   void ExamineEverywhere(const std::string& job);
   void PutRight(const std::string& node, const std::string& job, uint64_t revision,
                 const AgentRequest& remedy);
-  Conclusion ConcludeOf(const std::string& node, const std::string& job, uint64_t* revision);
+  Conclusion ConcludeOf(const std::string& node, const std::string& job, bool in_errand, uint64_t* revision);
+  Conclusion ConcludeAgain(const std::string& node, const std::string& job);
   void Forget(const std::string& node, const std::string& job, uint64_t revision);
   Status Admit(const std::string& node, const v1::NodeInfo& info, const v1::DevicesResponse& devices) const;
   Status EndStale(const std::string& node, const std::shared_ptr<AgentLink>& link, const Pictures& jobs);

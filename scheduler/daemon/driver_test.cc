@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <random>
 
 #include "base/testing.h"
 #include "scheduler/daemon/fake_agents.h"
@@ -26,12 +27,12 @@ class DriverTest : public ::testing::Test {
   }
   ~DriverTest() override { End(); }
 
-  void Start() {
+  void Start(Time lease = 3600 * kSecond) {
     Result<std::unique_ptr<Store>> store = Store::Open(folder_ / "schedd.db");
     STASIS_CHECK(store.ok());
     store_ = *std::move(store);
     SchedulerCore::Options options;
-    options.cluster.lease = 3600 * kSecond;
+    options.cluster.lease = lease;
     options.now = [this] { return now_.load(); };
     Result<std::unique_ptr<SchedulerCore>> core = SchedulerCore::Open(*store_, std::move(options));
     STASIS_CHECK(core.ok());
@@ -204,6 +205,50 @@ TEST_F(DriverTest, ADrainedNodeIsLeft) {
   EXPECT_THAT(agents_.Started(Other(here)), ElementsAre("schedule j"));
 }
 
+TEST_F(DriverTest, ADrainWhoseMoveFailsIsTriedAgainSoon) {
+  Join("n0");
+  Join("n1");
+  const std::string here = Run("j", 2);
+  agents_.Refuse("migrate", "the way was cut");
+  v1::DrainRequest request;
+  request.set_node(here);
+  const Time begun = now_;
+  ASSERT_OK(core_->Drain(request).status());
+  ASSERT_TRUE(agents_.Await([&] {
+    std::string why;
+    core_->Look([&](const Cluster& cluster) { why = cluster.Find("j")->message; });
+    return why == "migrate: the way was cut";
+  }));
+  agents_.Refuse("migrate", "");
+  ASSERT_TRUE(agents_.Await([&] {
+    now_ += 100;
+    core_->Tick();
+    return agents_.Lives(Other(here), "j");
+  }));
+  EXPECT_LT(now_ - begun, 15 * kSecond);
+}
+
+// Somebody else has stopped it into an image before the scheduler's own pause came.
+TEST_F(DriverTest, AJobThatWasCheckpointedUnderAPauseComesBackAtOnce) {
+  Join("n0");
+  Run("low", 2);
+  agents_.Hold("pause", true);
+  Submit("high", 2, 0, 3);
+  ASSERT_TRUE(agents_.Await([&] {
+    const std::vector<std::string> started = agents_.Started("n0");
+    return started.back() == "pause low";
+  }));
+  agents_.SetCondition("n0", "low", v1::CONDITION_CHECKPOINTED);
+  agents_.SetImage("n0", "low", "i1");
+  const Time begun = now_;
+  agents_.Hold("pause", false);
+  AwaitState("high", v1::QUEUE_STATE_RUNNING);
+  agents_.End("n0", "high", 0);
+  AwaitState("low", v1::QUEUE_STATE_RUNNING);
+  EXPECT_LT(now_ - begun, 30 * kSecond);
+  EXPECT_EQ(Job("low").restarts(), 0u);
+}
+
 TEST_F(DriverTest, WhatIsPausedOnADrainedNodeBecomesAnImage) {
   Join("n0");
   Run("low", 2);
@@ -300,6 +345,110 @@ TEST_F(DriverTest, WhatSomebodyElseHasPausedIsResumed) {
   EXPECT_THAT(agents_.Started("n0"), ElementsAre("run j", "schedule j", "resume j"));
   agents_.End("n0", "j", 0);
   AwaitState("j", v1::QUEUE_STATE_DONE);
+}
+
+using Late = FakeAgents::Late;
+
+// An answer that was on its way when it happened is older than what was told of it, and nothing is told
+// twice.
+TEST_F(DriverTest, AnEndThatIsToldBeforeAnOlderAnswerComesIsNotForgotten) {
+  Join("n0");
+  agents_.SetLate("n0", Late::kAnswers);
+  Submit("j", 1);
+  ASSERT_TRUE(agents_.Await([&] { return agents_.Waiting("n0") == 1; })) << "after the order has ended";
+  agents_.End("n0", "j", 0);
+  ASSERT_TRUE(agents_.Await([&] { return agents_.AllTold("n0"); }));
+  agents_.SetLate("n0", Late::kNothing);
+  AwaitState("j", v1::QUEUE_STATE_DONE);
+}
+
+TEST_F(DriverTest, WhatHasComeRightMeanwhileIsNotPutRight) {
+  Join("n0");
+  Run("j", 1);
+  agents_.SetLate("n0", Late::kQuestions);
+  agents_.SetCondition("n0", "j", v1::CONDITION_PAUSED);
+  ASSERT_TRUE(agents_.Await([&] { return agents_.Waiting("n0") == 1; }));
+  agents_.SetCondition("n0", "j", v1::CONDITION_RUNNING);
+  ASSERT_TRUE(agents_.Await([&] { return agents_.AllTold("n0"); }));
+  agents_.SetLate("n0", Late::kNothing);
+  agents_.End("n0", "j", 0);
+  AwaitState("j", v1::QUEUE_STATE_DONE);
+  EXPECT_THAT(agents_.Started("n0"), ElementsAre("run j", "schedule j"));
+}
+
+TEST_F(DriverTest, ACopyThatHasEndedMeanwhileIsNotEnded) {
+  Join("n0");
+  Join("n1");
+  const std::string here = Run("j", 2), other = Other(here);
+  v1::DrainRequest request;
+  request.set_node(here);
+  ASSERT_OK(core_->Drain(request).status());
+  ASSERT_TRUE(agents_.Await([&] { return agents_.Lives(other, "j"); }));
+  AwaitState("j", v1::QUEUE_STATE_RUNNING);
+  agents_.SetLate(here, Late::kQuestions);
+  agents_.SetCondition(here, "j", v1::CONDITION_RUNNING);  // by hand, from an image
+  ASSERT_TRUE(agents_.Await([&] { return agents_.Waiting(here) == 1; }));
+  agents_.SetCondition(here, "j", v1::CONDITION_CHECKPOINTED);
+  ASSERT_TRUE(agents_.Await([&] { return agents_.AllTold(here); }));
+  agents_.SetLate(here, Late::kNothing);
+  agents_.End(other, "j", 0);
+  AwaitState("j", v1::QUEUE_STATE_DONE);
+  EXPECT_THAT(agents_.Started(here), ::testing::Not(::testing::Contains("cancel j")));
+}
+
+// Leases rotate, jobs move and nodes are drained, while answers come when they like.
+TEST_F(DriverTest, NobodyRunsWhereSomebodyElseDoesHoweverLateItIsTold) {
+  End();
+  Start(50);
+  Join("n0");
+  Join("n1");
+  std::mt19937 random(7);
+  const auto below = [&](unsigned most) { return random() % most; };
+  std::vector<std::string> living;
+  int submitted = 0, most = 0;
+  const auto node = [&] { return "n" + std::to_string(below(2)); };
+  for (int step = 0; step < 600; ++step) {
+    now_ += 5;
+    if (submitted < 40 && below(8) == 0) {
+      living.push_back("j" + std::to_string(submitted++));
+      Submit(living.back(), 1 + static_cast<int>(below(2)), 0, below(10) == 0 ? 5 : 0);
+    }
+    if (below(4) == 0) agents_.SetLate(node(), static_cast<Late>(below(3)));
+    if (below(20) == 0) agents_.Hold(below(2) == 0 ? "pause" : "migrate", below(2) == 0);
+    if (below(40) == 0) {
+      v1::DrainRequest request;
+      request.set_node(node());
+      if (below(2) == 0) static_cast<void>(core_->Drain(request));
+      static_cast<void>(core_->Undrain(node()));
+    }
+    if (!living.empty() && below(12) == 0) {
+      const std::string job = living[below(static_cast<unsigned>(living.size()))];
+      for (const char* at : {"n0", "n1"}) {
+        if (agents_.Runs(at, job)) agents_.End(at, job, 0);
+      }
+    }
+    most = std::max(most, static_cast<int>(living.size()));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  for (const char* at : {"n0", "n1"}) {
+    agents_.SetLate(at, Late::kNothing);
+    static_cast<void>(core_->Undrain(at));
+  }
+  for (const char* verb : {"pause", "migrate"}) agents_.Hold(verb, false);
+  EXPECT_TRUE(agents_.Await([&] {
+    now_ += 10;
+    core_->Tick();
+    bool all = true;
+    for (const std::string& job : living) {
+      for (const char* at : {"n0", "n1"}) {
+        if (agents_.Runs(at, job)) agents_.End(at, job, 0);
+      }
+      all = all && Job(job).state() == v1::QUEUE_STATE_DONE;
+    }
+    return all;
+  }));
+  EXPECT_THAT(agents_.Clashes(), ::testing::IsEmpty());
+  EXPECT_GT(most, 4);
 }
 
 TEST_F(DriverTest, ACancelledJobIsEndedWhereverItIs) {

@@ -53,11 +53,16 @@ class FakeLink final : public AgentLink {
     return progress;
   }
   Result<std::optional<v1::Job>> Find(const std::string& job) override {
-    std::lock_guard lock(all_.mutex_);
-    if (Gone()) return Down();
+    std::unique_lock lock(all_.mutex_);
+    ++Agent().waiting;
+    AwaitNot(FakeAgents::Late::kQuestions, lock);
+    std::optional<v1::Job> answer;
     const auto found = Agent().jobs.find(job);
-    if (found == Agent().jobs.end()) return std::optional<v1::Job>();
-    return std::optional<v1::Job>(found->second);
+    if (found != Agent().jobs.end()) answer = found->second;
+    AwaitNot(FakeAgents::Late::kAnswers, lock);
+    --Agent().waiting;
+    if (Gone()) return Down();
+    return answer;
   }
   Status Watch(const std::function<void(const v1::WatchEvent&)>& event) override {
     uint64_t told = 0;
@@ -77,6 +82,9 @@ class FakeLink final : public AgentLink {
         events.back().set_complete(true);
       }
       for (const v1::WatchEvent& each : events) event(each);
+      std::lock_guard lock(all_.mutex_);
+      Agent().told = std::max(Agent().told, told);
+      all_.changed_.notify_all();
     }
   }
   Result<v1::Operation> Begin(const AgentRequest& request) override {
@@ -107,6 +115,10 @@ class FakeLink final : public AgentLink {
  private:
   FakeAgents::Agent& Agent() { return all_.agents_.at(node_); }
   bool Gone() { return stopped_ || Agent().down; }
+  void AwaitNot(FakeAgents::Late late, std::unique_lock<std::mutex>& lock) {
+    all_.changed_.notify_all();
+    all_.changed_.wait(lock, [&] { return Gone() || Agent().late != late; });
+  }
 
   FakeAgents& all_;
   const std::string node_;
@@ -178,7 +190,37 @@ void FakeAgents::Live(Agent& agent, const std::string& name, v1::Condition condi
   job.clear_ended_by();
 }
 
+void FakeAgents::LookForClashes(const Agent& agent) {
+  std::map<uint32_t, std::string> taken;
+  for (const auto& [name, job] : agent.jobs) {
+    const auto places = agent.places.find(name);
+    if (job.condition() != v1::CONDITION_RUNNING || places == agent.places.end()) continue;
+    for (const uint32_t gpu : places->second) {
+      const auto [other, first] = taken.emplace(gpu, name);
+      if (!first)
+        clashes_.push_back(agent.node + " " + std::to_string(gpu) + ": " + other->second + " " + name);
+    }
+  }
+}
+
 Status FakeAgents::Do(Agent& agent, const AgentRequest& request) {
+  const std::string& name = JobOf(request);
+  std::visit(
+      [&](const auto& each) {
+        if constexpr (requires { each.gpus(); }) {
+          Agent* at = &agent;
+          if constexpr (std::is_same_v<std::decay_t<decltype(each)>, v1::MigrateRequest>)
+            at = each.node().empty() ? &agent : &agents_.at(each.node());
+          if (!each.gpus().empty()) at->places[name] = {each.gpus().begin(), each.gpus().end()};
+        }
+      },
+      request);
+  const Status done = Become(agent, request);
+  for (const auto& [node, each] : agents_) LookForClashes(each);
+  return done;
+}
+
+Status FakeAgents::Become(Agent& agent, const AgentRequest& request) {
   const std::string& name = JobOf(request);
   const auto found = agent.jobs.find(name);
   const bool live = found != agent.jobs.end() && found->second.live();
@@ -272,6 +314,27 @@ void FakeAgents::SetRate(const std::string& job, double rate) {
   rates_[job] = rate;
 }
 
+void FakeAgents::SetLate(const std::string& node, Late late) {
+  std::lock_guard lock(mutex_);
+  agents_.at(node).late = late;
+  changed_.notify_all();
+}
+
+size_t FakeAgents::Waiting(const std::string& node) {
+  std::lock_guard lock(mutex_);
+  return agents_.at(node).waiting;
+}
+
+bool FakeAgents::AllTold(const std::string& node) {
+  std::lock_guard lock(mutex_);
+  return agents_.at(node).told == agents_.at(node).revision;
+}
+
+std::vector<std::string> FakeAgents::Clashes() {
+  std::lock_guard lock(mutex_);
+  return clashes_;
+}
+
 void FakeAgents::SetFence(const std::string& node, uint64_t fence) {
   std::lock_guard lock(mutex_);
   agents_.at(node).fence = fence;
@@ -281,6 +344,12 @@ bool FakeAgents::Lives(const std::string& node, const std::string& job) {
   std::lock_guard lock(mutex_);
   const auto found = agents_.at(node).jobs.find(job);
   return found != agents_.at(node).jobs.end() && found->second.live();
+}
+
+bool FakeAgents::Runs(const std::string& node, const std::string& job) {
+  std::lock_guard lock(mutex_);
+  const auto found = agents_.at(node).jobs.find(job);
+  return found != agents_.at(node).jobs.end() && found->second.condition() == v1::CONDITION_RUNNING;
 }
 
 std::vector<std::string> FakeAgents::Started(const std::string& node) {

@@ -27,6 +27,12 @@ class FakeAgents {
   void Refuse(const std::string& verb, const std::string& message);
   // Operations of a verb go on until they are let go.
   void Hold(const std::string& verb, bool hold);
+  // What becomes of questions after a job from now on: they arrive late, or their answers do.
+  enum class Late { kNothing, kQuestions, kAnswers };
+  void SetLate(const std::string& node, Late late);
+  size_t Waiting(const std::string& node);  // questions that have been asked and not answered
+  // Whether all that has happened to its jobs has been told to who watches.
+  bool AllTold(const std::string& node);
   // Its program ends by itself.
   void End(const std::string& node, const std::string& job, int exit_code, int signal = 0);
   // As if somebody had done it by hand.
@@ -37,6 +43,9 @@ class FakeAgents {
   void SetFence(const std::string& node, uint64_t fence);
 
   bool Lives(const std::string& node, const std::string& job);
+  bool Runs(const std::string& node, const std::string& job);
+  // "NODE DEVICE: JOB JOB" for each time that two jobs ran on one device.
+  std::vector<std::string> Clashes();
   // Verbs of the operations that were started, "run j", in order.
   std::vector<std::string> Started(const std::string& node);
   // Waits for it, and says whether it has come.
@@ -48,7 +57,10 @@ class FakeAgents {
     std::string node;
     int devices = 0;
     bool down = false;
-    uint64_t fence = 0, revision = 0;
+    uint64_t fence = 0, revision = 0, told = 0;
+    Late late = Late::kNothing;
+    size_t waiting = 0;
+    std::map<std::string, std::vector<uint32_t>> places;  // devices by job
     std::map<std::string, v1::Job> jobs;
     std::map<std::string, std::string> keys;  // of operations
     std::map<std::string, v1::Operation> operations;
@@ -58,15 +70,18 @@ class FakeAgents {
   // All of these with the lock.
   Result<v1::Operation> Begin(Agent& agent, const AgentRequest& request);
   Status Do(Agent& agent, const AgentRequest& request);
+  Status Become(Agent& agent, const AgentRequest& request);
   void Finish(Agent& agent, v1::Operation& operation, const AgentRequest& request);
   v1::Job& Touch(Agent& agent, const std::string& job);
   void Live(Agent& agent, const std::string& job, v1::Condition condition);
+  void LookForClashes(const Agent& agent);
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, Agent> agents_;
   std::map<std::string, std::string> refused_;
   std::set<std::string> held_;
+  std::vector<std::string> clashes_;
   std::map<std::string, double> rates_;
   std::vector<std::pair<std::string, std::pair<std::string, AgentRequest>>> waiting_;  // node, operation
 };

@@ -14,6 +14,8 @@ constexpr int kDoublings = 10;
 // And at most. Also how long a job that has refused to be paused or moved is not asked again, if a lease is
 // not shorter.
 constexpr Time kKeep = 60 * kSecond;
+// The same of one whose node is to become empty.
+constexpr Time kKeepDrained = 5 * kSecond;
 
 Settings SettingsOf(const Cluster::Options& options) {
   Settings settings;
@@ -174,9 +176,9 @@ void Cluster::Take(uint64_t number, Time at, const Fact& fact) {
   STASIS_CHECK(number > last_number_ && Check(fact).ok());
   last_number_ = number;
   state_.AdvanceTo(std::max(at, state_.now()));
+  last_at_ = state_.now();
   changed_ = true;
   std::visit([&](const auto& each) { Apply(number, each); }, fact);
-  last_at_ = state_.now();
 }
 
 void Cluster::Apply(uint64_t, const TenantSet& fact) {
@@ -202,11 +204,11 @@ void Cluster::Apply(uint64_t, const NodeJoined& fact) {
   node.devices = fact.devices;
   node.agent_id = fact.agent_id;
   node.kind = fact.kind;
-  nodes_.push_back(std::move(node));
-}
   node.device_bytes = fact.device_bytes;
-
+  nodes_.push_back(std::move(node));
   SetDeviceBytes();
+}
+
 void Cluster::Apply(uint64_t, const NodeChanged& fact) {
   Node& node = nodes_[IdOf(fact.name)];
   node.reachable = fact.reachable;
@@ -238,14 +240,14 @@ void Cluster::Apply(uint64_t number, const JobSubmitted& fact) {
   const JobRequest& request = fact.request;
   const Result<JobId> id = state_.Submit(SpecOf(request, state_.now()));
   STASIS_CHECK(id.ok());
+  state_.SetKnown(*id, false);
   Entry entry;
   entry.request = request;
-  state_.SetKnown(*id, false);
   entry.id = *id;
-  jobs_.emplace(request.name, std::move(entry));
-  names_.push_back(request.name);
   entry.key = fact.key;
   entry.number = number;
+  jobs_.emplace(request.name, std::move(entry));
+  names_.push_back(request.name);
 }
 
 void Cluster::Apply(uint64_t number, const Decided& fact) {
@@ -276,9 +278,9 @@ void Cluster::AddOrder(uint64_t number, Pending pending) {
       if ((devices & pending.devices) != 0) pending.after.insert(order);
     }
   }
+  if (pending.after.empty()) pending.ready = state_.now();
   entry.orders.push_back(number);
   orders_.emplace(number, std::move(pending));
-  if (pending.after.empty()) pending.ready = state_.now();
 }
 
 // Nobody waits for it any more.
@@ -323,8 +325,9 @@ void Cluster::Succeeded(Entry& entry, const Pending& pending) {
 // What cannot be started, or not be brought back again and again, has failed.
 void Cluster::Failed(Entry& entry, const Pending& pending, const std::string& message) {
   if (entry.where == Where::kRunning) {
-    // It goes on, and would refuse again.
-    return state_.Keep(entry.id, state_.now() + std::min(options_.lease, kKeep));
+    // It goes on, and would refuse again. Where it cannot stay it is asked sooner.
+    const Time keep = nodes_[IdOf(entry.node)].draining ? kKeepDrained : kKeep;
+    return state_.Keep(entry.id, state_.now() + std::min(options_.lease, keep));
   }
   const bool never_ran =
       entry.where == Where::kNowhere && pending.kind != ActionKind::kPause && entry.restarts == 0;
@@ -388,10 +391,10 @@ void Cluster::End(Entry& entry, bool ok, int exit_code, const std::string& messa
   entry.failed = !ok;
   entry.exit_code = exit_code;
   entry.ended = state_.now();
+  entry.ended_by = last_number_;
   if (!message.empty()) entry.message = message;
 }
 
-  entry.ended_by = last_number_;
 void Cluster::Apply(uint64_t, const JobEnded& fact) {
   End(EntryOf(fact.job), fact.ok, fact.exit_code, fact.message);
 }
@@ -409,11 +412,11 @@ void Cluster::Apply(uint64_t, const JobLost& fact) {
     entry.copies.clear();
   }
   entry.lost = !fact.planned;
+  // What it has refused where it was, it has not refused now.
+  if (fact.planned) state_.Keep(entry.id, state_.now());
   if (!fact.planned) ++entry.restarts;
   if (fact.program_failed) ++entry.program_failures;
 }
-  // What it has refused where it was, it has not refused now.
-  if (fact.planned) state_.Keep(entry.id, state_.now());
 
 void Cluster::Apply(uint64_t number, const JobCancelled& fact) {
   Entry& entry = EntryOf(fact.job);
@@ -458,9 +461,6 @@ std::vector<Fact> Cluster::Decide(Time now) {
   return FactsOf(decision);
 }
 
-// What runs on a node that is to become empty goes elsewhere, or waits for a place.
-std::vector<Fact> Cluster::LeaveDraining() const {
-  std::vector<JobId> running = state_.running();
 void Cluster::WakeForKept(const std::vector<JobId>& jobs) {
   for (const JobId id : jobs) {
     const Job& job = state_.job(id);
@@ -468,6 +468,9 @@ void Cluster::WakeForKept(const std::vector<JobId>& jobs) {
   }
 }
 
+// What runs on a node that is to become empty goes elsewhere, or waits for a place.
+std::vector<Fact> Cluster::LeaveDraining() const {
+  std::vector<JobId> running = state_.running();
   std::sort(running.begin(), running.end());
   for (const JobId id : running) {
     const Job& job = state_.job(id);

@@ -108,6 +108,7 @@ class Simulator {
     uint32_t run = 0;
     Time run_began = 0;
     Time kept = 0;  // progress when it was last saved
+    Placement paused_on;
     Ledger::Account sliding;
   };
 
@@ -225,7 +226,7 @@ class Simulator {
     const Decision decision = policy_->Decide(state_, last_);
     const Time before = last_;
     last_ = state_.now();
-    paused_.clear();
+    std::erase_if(leaving_, [this](const auto& one) { return one.second <= state_.now(); });
     for (const Action& action : decision.actions) Carry(action, before);
     wake_ = decision.wake;
   }
@@ -235,8 +236,11 @@ class Simulator {
     const Job& job = state_.job(action.job);
     if (action.kind == ActionKind::kPause) return Pause(action, before);
     if (action.kind == ActionKind::kPack) return Pack(action);
-    if (job.phase == JobPhase::kRunning) EndSpan(action.job);
     const Time stall = StallOf(action);
+    if (job.phase == JobPhase::kRunning) {
+      EndSpan(action.job);
+      Leaves(job, options_.costs.migrate);
+    }
     state_.Apply(action, stall);
     Began(action.job, stall);
   }
@@ -266,7 +270,8 @@ class Simulator {
     const JobId partner = job.packed_with;
     Extra& extra = extra_[action.job];
     EndSpan(action.job);
-    paused_.emplace_back(job.placement, options_.costs.pause.Of(job.spec.active_bytes_per_gpu));
+    extra.paused_on = job.placement;
+    Leaves(job, options_.costs.pause);
     // A guest has no lease of its own.
     const bool cut = !job.guest && !state_.LeaseEndedSince(job, before);
     result_.lease_cuts += cut ? 1 : 0;
@@ -288,20 +293,26 @@ class Simulator {
     return std::max<Time>(0, state_.now() - began);
   }
 
+  // Its devices are free for others when it has gone, and it goes once it has come.
+  void Leaves(const Job& job, const CostLine& cost) {
+    const Time begins = std::max(state_.now(), job.progress_at);
+    leaving_.emplace_back(job.placement, begins + cost.Of(job.spec.active_bytes_per_gpu));
+  }
+
   // What the job waits for on its devices: whoever is still leaving them, and its own coming.
   Time StallOf(const Action& action) const {
     const Job& job = state_.job(action.job);
     const int64_t bytes = job.spec.active_bytes_per_gpu;
     Time leaving = 0;
-    for (const auto& [placement, pause] : paused_) {
-      if (pause > leaving && Overlap(placement, action.to)) leaving = pause;
+    for (const auto& [placement, until] : leaving_) {
+      if (Overlap(placement, action.to)) leaving = std::max(leaving, until - state_.now());
     }
     switch (action.kind) {
       case ActionKind::kPack:
         if (job.phase == JobPhase::kPending) return leaving;
         [[fallthrough]];
       case ActionKind::kResume:
-        return leaving + (evicted(action.job) ? options_.costs.restart : options_.costs.resume).Of(bytes);
+        return leaving + ComingBack(action).Of(bytes);
       case ActionKind::kMigrate:
       case ActionKind::kResize:
         return leaving + options_.costs.migrate.Of(bytes);
@@ -311,7 +322,16 @@ class Simulator {
     }
     return 0;
   }
-  bool evicted(JobId id) const { return state_.job(id).evicted; }
+
+  // What was paused is in the memory of its nodes; to others it moves.
+  const CostLine& ComingBack(const Action& action) const {
+    if (state_.job(action.job).evicted) return options_.costs.restart;
+    const bool same =
+        std::equal(action.to.begin(), action.to.end(), extra_[action.job].paused_on.begin(),
+                   extra_[action.job].paused_on.end(),
+                   [](const NodeShare& to, const NodeShare& from) { return to.node == from.node; });
+    return same ? options_.costs.resume : options_.costs.migrate;
+  }
 
   void Began(JobId id, Time stall) {
     const Job& job = state_.job(id);
@@ -398,7 +418,7 @@ class Simulator {
   std::priority_queue<Completion> completions_;
   std::priority_queue<NodeEvent> node_events_;
   std::vector<Extra> extra_;
-  std::vector<std::pair<Placement, Time>> paused_;  // by the decision that is being carried out
+  std::vector<std::pair<Placement, Time>> leaving_;  // until when
   size_t submitted_ = 0, finished_ = 0;
   Time wake_ = kNever, last_ = -1, next_sample_ = 0;
   int unusable_ = 0;

@@ -61,6 +61,35 @@ TEST(SimulatorTest, PausingAndResumingCostWhatTheModelSays) {
   EXPECT_EQ(result->lost, 0);
 }
 
+TEST(SimulatorTest, AJobThatComesBackOnAnotherNodeMoves) {
+  const Trace trace{{{"a", 1}}, {MakeJob(0, 0, 4, 100), MakeJob(0, 0, 4, 50), MakeJob(0, 10, 4, 45)}, 0};
+  SimOptions options = OneNode("srtf");
+  options.shape = {2, 4, 2};
+  options.costs.resume = {3, 0};
+  options.costs.migrate = {7, 0};
+  const Result<SimResult> result = Simulate(trace, options);
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_EQ(End(*result, 1), 50);
+  EXPECT_EQ(End(*result, 2), 55);
+  EXPECT_EQ(End(*result, 0), 50 + 7 + 90);
+}
+
+TEST(SimulatorTest, ADeviceIsFreeWhenWhoMigratesHasGone) {
+  // Two devices of each node are free, and one of the two that are left makes room for who wants four.
+  const Trace trace{
+      {{"a", 1}},
+      {MakeJob(0, 0, 2, 10), MakeJob(0, 0, 2, 100), MakeJob(0, 0, 2, 100), MakeJob(0, 11, 4, 20)},
+      0};
+  SimOptions options = OneNode("fifo");
+  options.shape = {2, 4, 2};
+  options.few_nodes = true;
+  options.costs.migrate = {7, 0};
+  const Result<SimResult> result = Simulate(trace, options);
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_EQ(End(*result, 1) + End(*result, 2), 100 + 107);
+  EXPECT_EQ(End(*result, 3), 11 + 7 + 20);
+}
+
 TEST(SimulatorTest, ARunningLeaseIsLostWhereTheRulesSaySo) {
   const Trace trace{{{"a", 1}}, {MakeJob(0, 0, 4, 100), MakeJob(0, 10, 4, 5)}, 0};
   SimOptions options = OneNode("srtf");

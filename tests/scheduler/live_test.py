@@ -123,7 +123,25 @@ class Cluster(unittest.TestCase):
         return [job for job in self.schedd.queue().values() if job.ended_ms != 0]
 
     def wait_for_ends(self, count):
-        self.schedd.wait(lambda: len(self.ended()) >= count, 300 if FULL else 120)
+        def ended():
+            self.check_places()
+            return len(self.ended()) >= count
+
+        self.schedd.wait(ended, 300 if FULL else 120)
+
+    def places(self):
+        """Where the scheduler has each task that runs and is to stay as it is."""
+        return {name: (job.node, sorted(job.devices)) for name, job in self.schedd.queue(ended=False).items()
+                if job.state == sched.QUEUE_STATE_RUNNING and len(job.devices) == 1}
+
+    def check_places(self):
+        """And that its agent has it there."""
+        before = self.places()
+        told = {name: self.nodes[name].agent.jobs() for name in NODES if self.nodes[name].agent}
+        after = self.places()
+        for name, (node, devices) in before.items():
+            if after.get(name) == (node, devices) and name in told.get(node, {}):
+                self.assertEqual(sorted(told[node][name].ranks[0].gpus), devices, f"{name} on {node}\n{self.schedd.story()}")
 
     def check_results(self):
         """Each has ended well, and has printed what it prints when nobody disturbs it."""
