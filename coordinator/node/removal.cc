@@ -10,6 +10,7 @@
 #include "coordinator/node/image_names.h"
 #include "coordinator/node/job.h"
 #include "coordinator/node/task.h"
+#include "ghost/scratch.h"
 
 namespace stasis {
 namespace {
@@ -70,6 +71,9 @@ Status RemoveTask(const TaskPaths& paths, bool images, const Folders& folders, R
     RETURN_IF_ERROR(RemoveFolder(paths.old_images));
   }
   RETURN_IF_ERROR(RemoveFolder(paths.run));
+  // What a ghost that was killed has left may be in memory.
+  for (const char* left : {"/dump.partial", "/restore.partial"})
+    RETURN_IF_ERROR(RemoveScratch(paths.folder + left));
   return RemoveFolder(paths.folder);
 }
 
