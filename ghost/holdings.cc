@@ -9,6 +9,7 @@
 
 #include "base/raw_log.h"
 #include "ghost/fault.h"
+#include "ghost/host_memory.h"
 #include "ghost/memory_load.h"
 
 namespace stasis {
@@ -177,6 +178,7 @@ Status Holdings::CopyToHost(Gpu& gpu, const CopyContext& context) {
   std::unique_ptr<MemorySource> source = SourceOf(members, std::move(memory));
   uint64_t total = 0;
   std::vector<uint64_t> starts = StartsOf(members, &total);
+  RETURN_IF_ERROR(CheckHostRoom(total, FreeHostRoom()));
   ASSIGN_OR_RETURN(Fd arena, HostMemory(total));
   if (total > 0) {
     ASSIGN_OR_RETURN(Mapping map, Mapping::OfFd(arena.get(), 0, total, PROT_READ | PROT_WRITE));

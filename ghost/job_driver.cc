@@ -92,7 +92,10 @@ Status Job::Store() {
     if (op_.progress) op_.progress->Begin(RowOf(Step::kStore).what, holdings_.active_bytes());
     CopyContext context{op_.progress, &cancel_};
     if (residency_ == Residency::kHost) {
-      RETURN_IF_ERROR(holdings_.CopyToHost(*gpu, context));
+      Status status = holdings_.CopyToHost(*gpu, context);
+      if (status.code() == StatusCode::kResourceExhausted)
+        op_.answer.remedy = "pause with --residency disk, or start the pause where more memory may be used";
+      RETURN_IF_ERROR(status);
     } else {
       ASSIGN_OR_RETURN(op_.store, OpenStore());
       untidy_ = true;

@@ -5,10 +5,10 @@
 #include <cstring>
 #include <iterator>
 
-#include "base/files.h"
 #include "base/parallel.h"
 #include "ghost/fault.h"
 #include "ghost/holdings.h"
+#include "ghost/host_memory.h"
 
 namespace stasis {
 namespace {
@@ -32,13 +32,7 @@ bool FindSnapshotMode(const std::string& name, SnapshotMode* mode) {
   return false;
 }
 
-uint64_t HostShare(unsigned percent) {
-  constexpr char kField[] = "MemAvailable:";
-  Result<std::string> text = ReadFile("/proc/meminfo", 1 << 16);
-  size_t at = text.ok() ? text->find(kField) : std::string::npos;
-  if (at == std::string::npos) return 0;
-  return std::strtoull(text->c_str() + at + sizeof kField - 1, nullptr, 10) * 1024 / 100 * percent;
-}
+uint64_t HostShare(unsigned percent) { return FreeHostRoom().bytes / 100 * percent; }
 
 Snapshot::~Snapshot() = default;
 

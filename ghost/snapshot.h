@@ -25,7 +25,7 @@ enum class SnapshotMode : int { kAuto = 0, kDevice, kHost, kOff };
 // "auto", "device", "host", "off"
 bool FindSnapshotMode(const std::string& name, SnapshotMode* mode);
 
-// What of this machine's free memory (MemAvailable) may be used, in bytes.
+// That part of the host memory that can be had (FreeHostRoom()), in bytes.
 uint64_t HostShare(unsigned percent);
 
 class Snapshot final : public MemorySource {

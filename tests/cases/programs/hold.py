@@ -8,5 +8,6 @@ import cuda
 device = cuda.Device(int(sys.argv[2]))
 memory = device.alloc(int(sys.argv[1]))
 device.set(memory, 1, int(sys.argv[1]))
+device.synchronize()
 cuda.say("ready")
 threading.Event().wait()

@@ -3,7 +3,6 @@
 usage: threads COUNT GO
 """
 
-import os
 import sys
 import threading
 
@@ -24,7 +23,7 @@ def work(number):
     ready.wait()
     go.wait()
     device.mix(memory + 4 * number, 1, number)
-    same = os.path.exists(f"/proc/{os.getpid()}/task/{tid}") and threading.get_native_id() == tid
+    same = threading.get_native_id() == tid
     lines[number] = f"{number} {same} {sum(stack)} {device.read(memory + 4 * number, 4).hex()}"
 
 
