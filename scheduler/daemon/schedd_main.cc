@@ -95,6 +95,8 @@ class Scheduler {
     RETURN_IF_ERROR(scheduler->Begin(config, end));
     return scheduler;
   }
+  // Who asks for metrics looks at the others.
+  ~Scheduler() { metrics_.Stop(); }
   void Stop() {
     page_.reset();
     metrics_.Stop();
@@ -124,7 +126,9 @@ class Scheduler {
     };
     options.now = [this] { return time_.Now(); };
     options.broken = [&end](const Status& why) { end.Fail(why); };
-    options.happens = [this](const Cluster& before, const StoredFact& fact) { metrics_.Happens(before, fact); };
+    options.happens = [this](const Cluster& before, const StoredFact& fact) {
+      metrics_.Happens(before, fact);
+    };
     options.decided = [this](Duration took) { metrics_.Decided(took); };
     ASSIGN_OR_RETURN(core_, SchedulerCore::Open(*store_, std::move(options)));
     Driver::Options driver;

@@ -75,6 +75,7 @@ class Page(unittest.TestCase):
         page.wait("document.querySelector('#link').textContent === 'live'")
         self.assertEqual(page.run("document.querySelectorAll('#tenants tr').length"), 3)
         self.assertEqual(page.run("document.querySelector('#summary').textContent").count("astraea"), 1)
+        page.wait("[...document.querySelectorAll('#queue tr')].every((row) => row.cells[11].textContent.endsWith('/s'))")
         # What happens from now on comes by itself.
         self.run_job("walker", "robots", 2)
         page.wait(self.state_on_page("walker", "running"))

@@ -259,7 +259,7 @@ class Trouble(WithTwoNodes):
     """What happens to it, its nodes and their agents."""
 
     def test_a_scheduler_that_is_killed_goes_on(self):
-        self.start("a", "b")
+        self.start("a", "b", options=["--compact-after", "4"])
         jobs = [self.run_job(f"kept-{i}", gpus=1) for i in range(3)]
         waiting = self.submit("kept-3", gpus=2, tenant="b")
         self.schedd.kill()
