@@ -91,7 +91,8 @@ std::string FirstError(const SubprocessResult& result) {
 
 Finding CheckCriu(const std::string& criu) {
   Finding finding{"criu", Needed::kCheckpoint, false, "not found",
-                  "scripts/setup.sh builds CRIU 4.1 or newer; STASIS_CRIU names another one"};
+                  "needed is CRIU 4.1 or newer: the package stasis-criu, or scripts/setup.sh builds it; "
+                  "STASIS_CRIU names another one"};
   if (criu.empty()) return finding;
   Result<SubprocessResult> ran = RunCriu(criu, "--version");
   if (!ran.ok()) {

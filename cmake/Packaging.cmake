@@ -41,7 +41,7 @@ install(TARGETS softgpu_cuda softgpu_cudart softgpu_cublas softgpu_cublaslt soft
   COMPONENT softgpu LIBRARY DESTINATION ${private}/softgpu)
 set_target_properties(softgpu_cublas PROPERTIES INSTALL_RPATH $ORIGIN)
 install(DIRECTORY ${CMAKE_BINARY_DIR}/docs/man-packed/ COMPONENT softgpu DESTINATION share/man FILES_MATCHING PATTERN softgpu*)
-install(FILES scripts/package/copyright COMPONENT softgpu DESTINATION share/doc/stasis-softgpu)
+install(FILES scripts/package/copyright.softgpu RENAME copyright COMPONENT softgpu DESTINATION share/doc/stasis-softgpu)
 
 set(CPACK_COMPONENTS_ALL stasis runtime softgpu)
 if(STASIS_CRIU MATCHES "/stasis/criu/bin/criu$")
@@ -75,8 +75,7 @@ set(CPACK_DEBIAN_PACKAGE_SECTION admin)
 
 set(CPACK_DEBIAN_STASIS_PACKAGE_NAME stasis)
 set(CPACK_COMPONENT_STASIS_DESCRIPTION "Pause, checkpoint, restore and migrate unmodified CUDA programs
- The command, the interposer, the agent of a node and the scheduler of a cluster. NVIDIA's driver is used where it is
- installed; the package stasis-softgpu has a software device.")
+ The command, the agent of a node and the scheduler of a cluster. The package stasis-softgpu has a software device.")
 set(CPACK_DEBIAN_STASIS_PACKAGE_DEPENDS stasis-runtime-${PROJECT_VERSION})
 set(CPACK_DEBIAN_STASIS_PACKAGE_RECOMMENDS "stasis-criu | criu (>= 4.1)")
 set(CPACK_DEBIAN_STASIS_PACKAGE_SUGGESTS stasis-softgpu)
