@@ -111,7 +111,7 @@ class Verifier {
     return Status();
   }
 
-  // Whole, and under the name of its content as far as the names of the store are known.
+  // It is what was sealed under this name. That this is the name of its content only a manifest can say.
   Status OpenChunk(const DataKey& key, const RecordHeader& header, std::span<const std::byte> stored,
                    std::span<std::byte> out) {
     ASSIGN_OR_RETURN(SealedChunk chunk, UnsealChunk(key, header, stored));
