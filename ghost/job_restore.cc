@@ -14,6 +14,7 @@
 #include "ghost/programs.h"
 #include "ghost/restored.h"
 #include "ghost/scratch.h"
+#include "ghost/socket_folders.h"
 #include "ghost/tcp_kernel.h"
 
 namespace stasis {
@@ -88,6 +89,8 @@ Status Job::RunCriuRestore() {
   std::string images = paths_.Revive() + "/" + kCriuFolder;
   RETURN_IF_ERROR(MakeFolders(images));
   RETURN_IF_ERROR(OnDisk(op_.reader->ExtractFolder(kCriuFolder, images)));
+  MadeFolders made;
+  RETURN_IF_ERROR(MakeSocketFolders(images, &made));
   RETURN_IF_ERROR(ForgetStaleTcp(op_.manifest.tcp, &op_.answer.remedy));
   RETURN_IF_ERROR(LockTcp(op_.manifest.tcp, images));
   LiftAtTheEnd lift{images};
@@ -100,6 +103,7 @@ Status Job::RunCriuRestore() {
   criu_pid_ = 0;
   RETURN_IF_ERROR(exit_status.status());
   RETURN_IF_ERROR(CriuStatus(*exit_status, work + "/restore.log", &op_.answer.remedy));
+  made.Keep();
   ASSIGN_OR_RETURN(std::string pid, ReadFile(work + "/pid", 64));
   process_.init_pid = static_cast<pid_t>(std::strtol(pid.c_str(), nullptr, 10));
   if (process_.init_pid <= 1)

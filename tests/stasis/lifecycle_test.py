@@ -3,7 +3,9 @@
 import os
 import shutil
 import socket
+import stat
 import subprocess
+import sys
 import unittest
 
 from softgpu import die_with_parent
@@ -294,6 +296,37 @@ exec "{os.environ["STASIS_CRIU"]}" "$@"
 
 class LifecycleByDriverCheckpoint(Lifecycle):
     strategy = "driver-checkpoint"
+
+
+ANSWERS = """
+import os, socket, sys
+os.mkdir(sys.argv[1])
+with socket.socket(socket.AF_UNIX) as listener:
+    listener.bind(sys.argv[1] + "/listener")
+    listener.listen()
+    print("listening", flush=True)
+    with listener.accept()[0] as client:
+        client.sendall(b"answer")
+"""
+
+
+class FoldersOfSockets(unittest.TestCase):
+    def test_a_folder_that_has_gone_with_the_program_is_made_again(self):
+        """As when one process is killed and the others clean up: loaders of PyTorch do."""
+        with Site("--gpus", "1", "--memory", "64MiB") as site:
+            folder = os.path.join(site.folder.name, "above", "pymp")
+            os.mkdir(os.path.dirname(folder))
+            job = site.start("job", sys.executable, "-c", ANSWERS, folder)
+            job.wait_for_output("listening")
+            job.verb("checkpoint", "--stop")
+            job.wait()
+            shutil.rmtree(os.path.dirname(folder))
+            job.verb("restore", "--detach")
+            self.assertEqual(stat.S_IMODE(os.stat(folder).st_mode), 0o700)
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(os.path.join(folder, "listener"))
+                self.assertEqual(client.recv(16), b"answer")
+            self.assertEqual(job.wait(), 0, job.output())
 
 
 if __name__ == "__main__":
