@@ -33,6 +33,7 @@ void Cluster::SetPlace(Entry& entry, Where where, const std::string& node, Devic
   entry.devices = devices;
   entry.undisturbed = state_.now();
   entry.rate = 0;
+  entry.rate_unit.clear();
   if (where == Where::kRunning) running_[node].insert(entry.request.name);
   Disturb(entry);
 }

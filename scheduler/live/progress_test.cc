@@ -119,6 +119,7 @@ TEST_F(SharingTest, WhoDoesNotTellItsMemoryOrNeedsMuchSharesWithNobody) {
   EXPECT_EQ(Entry("silent").rate, 10) << "it is shown all the same";
   EXPECT_EQ(Entry("silent").rate_unit, "launches");
   keeper_.Happens(30 * kSecond, JobEnded{"silent", true, 0, ""});
+  EXPECT_EQ(Entry("silent").rate_unit, "") << "it does not run any more";
   Submit(30 * kSecond, "large", 60);
   Pass(30 * kSecond);
   EXPECT_TRUE(Tell(60 * kSecond, "large", 10));
