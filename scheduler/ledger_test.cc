@@ -148,6 +148,38 @@ TEST(LedgerTest, OldHistoryIsForgotten) {
   EXPECT_NEAR(ledger.Window(0, 100000).deserved, 200, 1e-6);
 }
 
+TEST(LedgerTest, WhatIsStoredIsTheSameWhateverTheWindowIsThen) {
+  constexpr Time kSaved = 5000;
+  Ledger ledger(8, {{"a", 1}}, 100);
+  JobSpec spec;
+  spec.gpus = 2;
+  Ledger::Account account = ledger.Arrive(0, spec);
+  for (Time now = 1; now <= kSaved; ++now) ledger.Hold(now, &account, now % 3 == 0 ? 2 : 0);
+  Ledger same(0, {}, 100), longer(0, {}, 1000);
+  ASSERT_LT(ledger.Save(kSaved)[0].history.size(), 150u);
+  ASSERT_TRUE(same.Restore(8, ledger.Save(kSaved)).ok());
+  ASSERT_TRUE(longer.Restore(8, ledger.Save(kSaved)).ok());
+  for (Time now = kSaved; now < kSaved + 300; now += 7) {
+    EXPECT_EQ(same.Window(0, now).utilized, ledger.Window(0, now).utilized);
+    EXPECT_EQ(same.Window(0, now).deserved, ledger.Window(0, now).deserved);
+    EXPECT_EQ(same.AllTime(0, now).utilized, ledger.AllTime(0, now).utilized);
+    EXPECT_NEAR(longer.Window(0, now).deserved, 2 * static_cast<double>(now - kSaved + 100), 2)
+        << "as far back as is known";
+  }
+}
+
+TEST(LedgerTest, AnAccountThatCannotBeIsNotRestored) {
+  Ledger ledger(8, {{"a", 1}}, 100), other(0, {}, 100);
+  std::vector<Ledger::Tenant> saved = ledger.Save(0);
+  saved[0].history.clear();
+  EXPECT_EQ(other.Restore(8, saved).code(), StatusCode::kCorrupt);
+  saved[0].history = {{5, 0, 0}, {4, 0, 0}};
+  EXPECT_EQ(other.Restore(8, saved).code(), StatusCode::kCorrupt);
+  saved[0].history = {{0, 0, 0}};
+  saved[0].weight = 0;
+  EXPECT_EQ(other.Restore(8, saved).code(), StatusCode::kCorrupt);
+}
+
 TEST(LedgerTest, JainIndex) {
   EXPECT_DOUBLE_EQ(JainIndex({}), 1);
   EXPECT_DOUBLE_EQ(JainIndex({2, 2, 2}), 1);
