@@ -12,8 +12,9 @@ namespace stasis {
 // For the program of that path, in /usr/bin or in /usr/lib/stasis; "": there is none.
 inline std::string BundledCriuOf(const std::string& program) {
   const std::string folder = program.substr(0, program.rfind('/'));
-  for (const char* place : {"/../lib/stasis/criu", "/criu"}) {
-    if (access((folder + place).c_str(), X_OK) == 0) return folder + place;
+  const std::string parent = folder.substr(0, folder.rfind('/'));
+  for (const std::string& path : {parent + "/lib/stasis/criu", folder + "/criu"}) {
+    if (access(path.c_str(), X_OK) == 0) return path;
   }
   return "";
 }

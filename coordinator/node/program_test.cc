@@ -133,8 +133,7 @@ TEST(BundledCriu, IsBesideTheProgramsOfAPackage) {
   WriteText(folder.File("usr/lib/stasis/criu"), "");
   EXPECT_EQ(BundledCriuOf(folder.File("usr/bin/stasis")), "");  // that cannot be executed
   MakeExecutable(folder.File("usr/lib/stasis/criu"), "");
-  EXPECT_EQ(std::filesystem::canonical(BundledCriuOf(folder.File("usr/bin/stasis"))),
-            folder.File("usr/lib/stasis/criu"));
+  EXPECT_EQ(BundledCriuOf(folder.File("usr/bin/stasis")), folder.File("usr/lib/stasis/criu"));
   EXPECT_EQ(BundledCriuOf(folder.File("usr/lib/stasis/stasis-ghost")), folder.File("usr/lib/stasis/criu"));
 }
 
