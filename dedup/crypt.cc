@@ -161,6 +161,14 @@ Result<std::vector<PublicKey>> RecipientsOf(std::span<const std::byte> block) {
   return KeysOf(boxes);
 }
 
+std::string HandOver(const CryptSession& session) {
+  char digits[2 * kKeyBytes + 1];
+  sodium_bin2hex(digits, sizeof digits, session.key->key().data(), kKeyBytes);
+  std::string text = HashText(HashBytes(session.block)) + digits;
+  sodium_memzero(digits, sizeof digits);
+  return text;
+}
+
 SealedChunk SealChunk(const CryptSession& session, const Hash128& hash, size_t raw_size,
                       const EncodedChunk& encoded) {
   SealedChunk chunk;
@@ -264,6 +272,23 @@ Result<std::shared_ptr<const DataKey>> Keyring::Unseal(std::span<const std::byte
   return Status(StatusCode::kPermissionDenied, to + "; " + path + " has the identity of key " + KeyIds(have) +
                                                    ": set " + kIdentityVariable +
                                                    " to the file with that of the former");
+}
+
+Status Keyring::TakeOver(const std::string& text) {
+  constexpr size_t kHashDigits = 32;
+  const Status wrong(StatusCode::kCorrupt, "what was handed over is no key");
+  if (text.size() != kHashDigits + 2 * kKeyBytes) return wrong;
+  ASSIGN_OR_RETURN(Hash128 block, ParseHash(text.substr(0, kHashDigits)));
+  Secret secret;
+  size_t size = 0;
+  if (sodium_hex2bin(secret.data(), kKeyBytes, text.data() + kHashDigits, 2 * kKeyBytes, nullptr, &size,
+                     nullptr) != 0 ||
+      size != kKeyBytes) {
+    return wrong;
+  }
+  std::lock_guard lock(mutex_);
+  open_[{block.high, block.low}] = std::make_shared<const DataKey>(std::move(secret));
+  return Status();
 }
 
 void Keyring::Learn(std::shared_ptr<const ChunkNames> names) {

@@ -47,6 +47,7 @@ class DataKey {
   // shorter.
   [[nodiscard]] bool Open(std::span<const std::byte> about, std::span<const std::byte> sealed,
                           std::span<std::byte> out) const;
+  const Secret& key() const { return key_; }
 
  private:
   const Secret key_;
@@ -63,6 +64,10 @@ struct CryptSession {
   std::vector<std::byte> block;
   std::shared_ptr<const ChunkNames> names;
 };
+
+// What lets another process of the same task read what a session has written, without an identity. A secret,
+// for memory alone.
+std::string HandOver(const CryptSession& session);
 
 // A chunk as it lies in a pack. `encoded` is one of `hash` and `raw_size`.
 struct SealedChunk {
@@ -90,6 +95,8 @@ class Keyring {
   Result<std::shared_ptr<const CryptSession>> BeginTo(std::vector<PublicKey> recipients);
   // kPermissionDenied: there is no identity, or none of a recipient; the message names keys and remedy.
   Result<std::shared_ptr<const DataKey>> Open(std::span<const std::byte> block);
+  // What HandOver() gave. kCorrupt.
+  Status TakeOver(const std::string& text);
   // Names that chunks of this store have, as far as images were written or opened.
   void Learn(std::shared_ptr<const ChunkNames> names);
   std::vector<std::shared_ptr<const ChunkNames>> Known() const;

@@ -141,6 +141,9 @@ class ImageWriter {
   const std::string& id() const;
   // What is written is encrypted (docs/image-format.md).
   bool encrypted() const;
+  // What lets another process of the task read what is written, of kHeldImage; a secret, for memory alone. ""
+  // where nothing is encrypted.
+  std::string HandOver() const;
   ImageCounts counts() const;
 
  private:

@@ -296,6 +296,18 @@ TEST_F(ImageCryptTest, HeldMemoryIsReadBackWithoutAnIdentity) {
   std::shared_ptr<Store> store = Open();
   ASSERT_OK(WriteSample(store, "job", kHeldImage, sample, folder_.path()));
   ASSERT_OK(ReadSample(store, "job", kHeldImage, sample, folder_.path()));
+  // By another process that was told how, too.
+  ASSERT_OK(RemoveImage(*store, "job", kHeldImage));
+  Result<std::unique_ptr<ImageWriter>> writer = ImageWriter::Create(store, "job", kHeldImage);
+  ASSERT_TRUE(writer.ok());
+  ASSERT_OK(FillImage(writer->get(), sample, folder_.path()));
+  ASSERT_OK((*writer)->Commit(sample.meta));
+  std::shared_ptr<Store> another = Open();
+  EXPECT_EQ(ImageReader::Open(another, "job", kHeldImage).status().code(), StatusCode::kPermissionDenied);
+  EXPECT_FALSE(another->keyring().TakeOver((*writer)->HandOver().substr(1)).ok());
+  ASSERT_OK(another->keyring().TakeOver((*writer)->HandOver()));
+  ASSERT_OK(ReadSample(another, "job", kHeldImage, sample, folder_.path()));
+  EXPECT_EQ(ImageReader::Open(another, "job", "000001").status().code(), StatusCode::kPermissionDenied);
   EXPECT_EQ(Read(kHeldImage, sample, "").code(), StatusCode::kPermissionDenied);
   ASSERT_OK(Read(kHeldImage, sample, identity_file_));
 }

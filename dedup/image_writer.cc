@@ -321,6 +321,7 @@ Status ImageWriter::Commit(const Json& meta) {
 
 const std::string& ImageWriter::id() const { return state_->id; }
 bool ImageWriter::encrypted() const { return state_->chunks->encrypted(); }
+std::string ImageWriter::HandOver() const { return state_->chunks->HandOver(); }
 
 ImageCounts ImageWriter::counts() const {
   ImageCounts counts;

@@ -153,6 +153,8 @@ class StoreWriter {
   // All that was put is on stable storage and visible. Nothing may be put afterwards.
   Status Finish();
   bool encrypted() const;
+  // See HandOver() of crypt.h; "" where nothing is encrypted.
+  std::string HandOver() const;
   // What this session has added.
   StoreCounts added() const;
 

@@ -142,6 +142,8 @@ Status StoreWriter::Finish() {
 
 bool StoreWriter::encrypted() const { return state_->crypt != nullptr; }
 
+std::string StoreWriter::HandOver() const { return encrypted() ? stasis::HandOver(*state_->crypt) : ""; }
+
 StoreCounts StoreWriter::added() const { return state_->pipeline.added(); }
 
 }  // namespace stasis

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "base/raw_log.h"
+#include "dedup/crypt.h"
 #include "ghost/fault.h"
 #include "ghost/host_memory.h"
 #include "ghost/memory_load.h"
@@ -148,6 +150,14 @@ void Holdings::DropDisk() {
   Status status = RemoveImage(*store_, task_, kHeldImage);
   if (!status.ok()) RawLog(LogLevel::kError, "drop the copy on disk: %s", status.ToString().c_str());
   store_.reset();
+  explicit_bzero(key_.data(), key_.size());
+  key_.clear();
+}
+
+void Holdings::UseStore(std::shared_ptr<Store> store) {
+  store_ = std::move(store);
+  // Without it the identity is asked for.
+  if (!key_.empty()) (void)store_->keyring().TakeOver(key_);
 }
 
 std::vector<StreamLayout> Holdings::OwnLayouts() const {
@@ -204,6 +214,7 @@ Status Holdings::CopyToDisk(Gpu& gpu, std::shared_ptr<Store> store, const std::s
   RETURN_IF_ERROR(Fault(FaultPoint::kStoreInside));
   RETURN_IF_ERROR(image->Commit(Json::object()));
   disk_ = true;
+  key_ = image->HandOver();
   store_ = std::move(store);
   task_ = task;
   return Status();

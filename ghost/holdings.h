@@ -74,7 +74,7 @@ class Holdings {
   std::vector<Fd> Descriptors() const;
   // A copy on disk is that of `task`; it needs UseStore() before it can be read.
   static Result<Holdings> Adopt(const Json& description, std::vector<Fd> fds, const std::string& task);
-  void UseStore(std::shared_ptr<Store> store) { store_ = std::move(store); }
+  void UseStore(std::shared_ptr<Store> store);
 
  private:
   std::vector<StreamLayout> OwnLayouts() const;
@@ -91,6 +91,7 @@ class Holdings {
   bool disk_ = false;  // image kHeldImage of task_
   std::shared_ptr<Store> store_;
   std::string task_;
+  std::string key_;  // of the image, where it is encrypted: ImageWriter::HandOver()
 };
 
 // OK when each of these devices has that much free; kResourceExhausted says what is needed and free.

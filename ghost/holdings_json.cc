@@ -81,7 +81,7 @@ Result<HeldMember> AdoptMember(const Json& json, Taken& taken) {
 Json Holdings::Describe() const {
   Json list = Json::array();
   for (const HeldMember& member : members) list.push_back(MemberJson(member));
-  return {{"members", std::move(list)}, {"arena", arena_.valid()}, {"disk", on_disk()}};
+  return {{"members", std::move(list)}, {"arena", arena_.valid()}, {"disk", on_disk()}, {"key", key_}};
 }
 
 std::vector<Fd> Holdings::Descriptors() const {
@@ -105,6 +105,7 @@ Result<Holdings> Holdings::Adopt(const Json& description, std::vector<Fd> fds, c
   }
   if (fields.Bool("arena")) holdings.arena_ = taken.Next();
   holdings.disk_ = fields.Bool("disk");
+  holdings.key_ = fields.String("key");
   holdings.task_ = task;
   if (taken.lacking()) fields.Fail("lack descriptors");
   RETURN_IF_ERROR(fields.Finish());
