@@ -402,6 +402,26 @@ TEST_F(GandivaRound, NoPairForBusyJobsAndFullMemory) {
   EXPECT_EQ(state_.job(large).phase, JobPhase::kPending);
 }
 
+TEST_F(GandivaRound, NobodySharesWhoseProgressAloneIsNotKnownOrOnADrainedNode) {
+  const JobId host = Submit(4, 0.4);
+  DecideAt(0);
+  const JobId guest = Submit(4, 0.4);
+  state_.SetKnown(guest, false);
+  DecideAt(1);
+  EXPECT_EQ(state_.job(guest).phase, JobPhase::kPending);
+  state_.SetKnown(guest, true);
+  state_.SetKnown(host, false);
+  DecideAt(2);
+  EXPECT_EQ(state_.job(guest).phase, JobPhase::kPending);
+  state_.SetKnown(host, true);
+  state_.SetNodeUsable(0, false);
+  DecideAt(3);
+  EXPECT_EQ(state_.job(guest).phase, JobPhase::kPending);
+  state_.SetNodeUsable(0, true);
+  DecideAt(4);
+  EXPECT_EQ(state_.job(guest).packed_with, host);
+}
+
 TEST_F(GandivaRound, TheGuestGetsTheDevicesOfWhoLeaves) {
   const JobId host = Submit(4, 0.4);
   DecideAt(0);

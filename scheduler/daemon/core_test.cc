@@ -21,6 +21,7 @@ class CoreTest : public ::testing::Test {
     SchedulerCore::Options options;
     options.cluster.lease = kLease;
     options.now = [this] { return now_; };
+    options.compact_after = 3;  // each start is from a snapshot and a few facts
     options.broken = [this](const Status& why) { broken_ = why; };
     Result<std::unique_ptr<SchedulerCore>> core = SchedulerCore::Open(*store_, std::move(options));
     ASSERT_OK(core.status());
