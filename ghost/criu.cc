@@ -23,6 +23,10 @@ constexpr char kFreezeTimeout[] = "30";
 // Deleted files that a program keeps open go into the image up to this size.
 constexpr char kGhostLimit[] = "1G";
 constexpr size_t kMaxLog = 256 << 20;
+// CRIU loads every *.so of its folder of plugins, NVIDIA's among them. That one asks the driver of each
+// process in turn, which cannot answer while its tree is frozen, and there is nothing left for it to do. This
+// folder exists and holds numbers only.
+constexpr char kNoPlugins[] = "/proc/self/task";
 
 // In a user namespace other than the first one its root is not that of the machine, and some of what CRIU
 // otherwise insists on (buffers of sockets beyond their limit, for one) is not allowed.
@@ -39,7 +43,8 @@ std::vector<std::string> CommonOptions(const std::string& criu, const char* verb
                                    "-o",           log,
                                    "-v4",          "--manage-cgroups=ignore",
                                    "--file-locks", "--ghost-limit",
-                                   kGhostLimit};
+                                   kGhostLimit,    "--libdir",
+                                   kNoPlugins};
   if (InUserNamespace()) argv.push_back("--unprivileged");
   return argv;
 }

@@ -1,9 +1,14 @@
 #include "ghost/criu.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <span>
+
+#include "ghost/testing.h"
 
 namespace stasis {
 namespace {
@@ -47,6 +52,43 @@ TEST(CriuLogTest, EveryExplanationKeepsCriusOwnWords) {
 TEST(CriuLogTest, UnknownErrorsAreQuotedAndSilenceIsEmpty) {
   EXPECT_EQ(ExplainCriuLog("(00.1) Error (criu/a.c:1): something new\n").message, "something new");
   EXPECT_EQ(ExplainCriuLog("all is well\n").message, "");
+}
+
+// A stand-in for CRIU, which writes down what it was called with.
+class CriuCommand : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_NE(mkdtemp(folder_.data()), nullptr);
+    std::ofstream(folder_ + "/criu") << "#!/bin/sh\nprintf '%s\\n' \"$@\" >" << folder_ << "/arguments\n";
+    ASSERT_EQ(chmod((folder_ + "/criu").c_str(), 0700), 0);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  // What follows `option` in the command line of the child, once it has ended.
+  std::string Given(Result<HeldChild> child, const std::string& option) {
+    EXPECT_TRUE(child.ok()) << child.status().ToString();
+    if (!child.ok()) return "";
+    EXPECT_TRUE(child->Go().ok());
+    EXPECT_TRUE(WaitChild(child->pid, Deadline::After(std::chrono::seconds(30))).ok());
+    std::ifstream arguments(folder_ + "/arguments");
+    for (std::string line; std::getline(arguments, line);)
+      if (line == option && std::getline(arguments, line)) return line;
+    return "not given";
+  }
+  std::string folder_ = "/tmp/criu-command-XXXXXX";
+};
+
+// Plugins of CRIU, such as NVIDIA's, have nothing to do in a tree whose driver has let go; and none comes out
+// of an image.
+TEST_F(CriuCommand, PluginsAreNotLoaded) {
+  const std::string criu = folder_ + "/criu";
+  for (const std::string& plugins :
+       {Given(StartCriuDump(criu, 1, folder_, DumpEnd::kStopped, DumpTcp::kNone), "--libdir"),
+        Given(StartCriuRestore(criu, folder_, folder_, {}), "--libdir")}) {
+    ASSERT_TRUE(std::filesystem::is_directory(plugins)) << plugins;
+    for (const auto& entry : std::filesystem::directory_iterator(plugins))
+      EXPECT_NE(entry.path().extension(), ".so") << entry.path();
+    EXPECT_NE(plugins, folder_);
+  }
 }
 
 class ImageBuilder {

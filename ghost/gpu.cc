@@ -111,6 +111,16 @@ Result<std::string> Gpu::DeviceUuid(int device) {
   return std::string(uuid.bytes, sizeof uuid.bytes);
 }
 
+Result<std::vector<std::string>> Gpu::DeviceUuids() {
+  ASSIGN_OR_RETURN(int count, DeviceCount());
+  std::vector<std::string> uuids;
+  for (int device = 0; device < count; ++device) {
+    ASSIGN_OR_RETURN(std::string uuid, DeviceUuid(device));
+    uuids.push_back(std::move(uuid));
+  }
+  return uuids;
+}
+
 Result<uint64_t> Gpu::FreeBytes(int device) {
   RETURN_IF_ERROR(Use(device));
   size_t free_bytes = 0, total = 0;
@@ -180,6 +190,11 @@ void Gpu::Unpin(std::span<std::byte> memory) {
   if (!memory.empty()) (void)Driver().cuMemHostUnregister(memory.data());
 }
 
+bool Gpu::UsedBy(pid_t pid) {
+  int thread = 0;
+  return Driver().cuCheckpointProcessGetRestoreThreadId(pid, &thread) == CUDA_SUCCESS;
+}
+
 Status Gpu::LockProcess(pid_t pid, uint32_t timeout_ms) {
   CUcheckpointLockArgs args{};
   args.timeoutMs = timeout_ms;
@@ -190,7 +205,7 @@ Status Gpu::CheckpointProcess(pid_t pid) {
   return DriverStatus(Driver().cuCheckpointProcessCheckpoint(pid, nullptr), "cuCheckpointProcessCheckpoint");
 }
 
-Status Gpu::RestoreProcess(pid_t pid, const std::vector<UuidPair>& moves) {
+Status Gpu::RestoreProcess(pid_t pid, const std::vector<DeviceMove>& moves) {
   std::vector<CUcheckpointGpuPair> pairs(moves.size());
   for (size_t i = 0; i < moves.size(); ++i) {
     if (moves[i].old_uuid.size() != 16 || moves[i].new_uuid.size() != 16) {

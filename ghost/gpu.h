@@ -20,6 +20,7 @@
 
 #include "base/fd.h"
 #include "base/status.h"
+#include "ghost/place_devices.h"
 #include "vmm/real_driver.h"
 
 namespace stasis {
@@ -68,6 +69,7 @@ class Gpu {
   Status Use(int device);  // makes its context current in the calling thread
   Result<int> DeviceCount();
   Result<std::string> DeviceUuid(int device);  // 16 raw bytes
+  Result<std::vector<std::string>> DeviceUuids();
   Result<uint64_t> FreeBytes(int device);
   // `fd` stays the caller's.
   Result<GpuMemory> Import(int device, int fd, uint64_t size);
@@ -82,14 +84,13 @@ class Gpu {
   void Pin(std::span<std::byte> memory);
   void Unpin(std::span<std::byte> memory);
 
-  // The driver's own checkpoint of process `pid`.
+  // Whether the driver was initialised in process `pid`.
+  bool UsedBy(pid_t pid);
+  // The driver's own checkpoint of process `pid`, in which it was initialised.
   Status LockProcess(pid_t pid, uint32_t timeout_ms);
   Status CheckpointProcess(pid_t pid);
-  struct UuidPair {
-    std::string old_uuid;
-    std::string new_uuid;
-  };
-  Status RestoreProcess(pid_t pid, const std::vector<UuidPair>& moves);
+  // `moves`: of all devices that the process's driver has, or empty when none of them changes its place.
+  Status RestoreProcess(pid_t pid, const std::vector<DeviceMove>& moves);
   Status UnlockProcess(pid_t pid);
   Result<CUprocessState> ProcessState(pid_t pid);
 

@@ -39,8 +39,9 @@ struct HeldMember {
   std::vector<TaskDevice> devices;
   Placements placed;      // where they are, or were when their memory was handed over
   Placements placements;  // where they shall be
-  std::vector<std::string>
-      placed_uuids;  // of the physical devices, in the order of `devices`; for kDriverCheckpoint
+  // For kDriverCheckpoint: of all physical devices that its driver has, first those of `devices`, in their
+  // order.
+  std::vector<std::string> placed_uuids;
   std::vector<HeldExtent> extents;  // ascending, disjoint
   std::vector<TaskRange> ranges;    // active: ascending, disjoint, each within one extent
 

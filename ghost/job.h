@@ -245,7 +245,9 @@ class Job {
   Result<Gpu*> OpenGpu();
   Status Detach();
   Status Reattach();
-  Status ReattachMember(Gpu& gpu, HeldMember& held);
+  Status RestoreDriver(Gpu& gpu, HeldMember& held);
+  Status ReattachMember(Gpu& gpu, HeldMember& held, bool* locked);
+  Status RestoreDrivers(std::vector<const HeldMember*>* locked);
   Status Store();
   Status LoadMemory();
   Status Move();

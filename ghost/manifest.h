@@ -39,7 +39,7 @@ struct ManifestMember {
   TaskStrategy strategy = TaskStrategy::kReconstruct;
   int32_t driver_version = 0;
   std::vector<TaskDevice> devices;        // uuid as raw bytes, as in TaskDevice
-  std::vector<std::string> placed_uuids;  // raw, of the physical devices, for kDriverCheckpoint; else empty
+  std::vector<std::string> placed_uuids;  // raw, as HeldMember::placed_uuids; empty unless kDriverCheckpoint
   std::string stream;                     // of the image; empty when it has no active memory
   std::vector<TaskExtent> extents;        // ascending by address, disjoint
   std::vector<TaskRange> ranges;  // active: ascending, disjoint, each within one extent; they are the stream

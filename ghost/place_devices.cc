@@ -66,4 +66,26 @@ Result<Placements> PlaceDevices(const PlaceRequest& request) {
   return placements;
 }
 
+std::vector<DeviceMove> MapDevices(const std::vector<std::string>& were,
+                                   const std::vector<std::string>& wanted,
+                                   const std::vector<std::string>& here) {
+  std::vector<std::string> free = here;
+  std::vector<std::string> now = wanted;
+  now.resize(were.size());
+  const auto take = [&](size_t i, const std::string& uuid) {
+    now[i] = uuid;
+    std::erase(free, uuid);
+  };
+  for (const std::string& uuid : wanted) std::erase(free, uuid);
+  for (size_t i = wanted.size(); i < were.size(); ++i)
+    if (std::count(free.begin(), free.end(), were[i]) != 0) take(i, were[i]);
+  for (size_t i = wanted.size(); i < were.size() && !free.empty(); ++i)
+    if (now[i].empty()) take(i, std::string(free.front()));
+  if (now == were) return {};
+  std::vector<DeviceMove> moves;
+  for (size_t i = 0; i < were.size(); ++i)
+    if (!now[i].empty()) moves.push_back({were[i], now[i]});
+  return moves;
+}
+
 }  // namespace stasis

@@ -2,6 +2,7 @@
 #ifndef GHOST_PLACE_DEVICES_H_
 #define GHOST_PLACE_DEVICES_H_
 
+#include <string>
 #include <vector>
 
 #include "base/status.h"
@@ -22,6 +23,20 @@ struct PlaceRequest {
 // get one, then the others, each in the order of ordinals; who gets none stays where it is, or, if that is
 // taken or not there, where one of the others was. kInvalidArgument, kNotFound: in words for the user.
 Result<Placements> PlaceDevices(const PlaceRequest& request);
+
+// A device of a process whose driver was checkpointed, and the one that takes its place. UUIDs, raw.
+struct DeviceMove {
+  std::string old_uuid;
+  std::string new_uuid;
+  bool operator==(const DeviceMove&) const = default;
+};
+// What NVIDIA's driver is told when it brings a process back: of every device that the process's driver has,
+// where it is to be, and no place twice. `were` are those devices, of which the first go to `wanted`, in the
+// same order; the others stay, or, where that is not among `here` or is taken, go to what is left of `here`.
+// For whom nothing is left is left out. Empty when all stay.
+std::vector<DeviceMove> MapDevices(const std::vector<std::string>& were,
+                                   const std::vector<std::string>& wanted,
+                                   const std::vector<std::string>& here);
 
 }  // namespace stasis
 

@@ -91,5 +91,31 @@ TEST(PlaceDevicesTest, NamesThatMakeNoSense) {
   EXPECT_EQ(PlaceDevices(request).status().code(), StatusCode::kNotFound);
 }
 
+using Uuids = std::vector<std::string>;
+using Moves = std::vector<DeviceMove>;
+
+TEST(MapDevicesTest, EveryDeviceOfTheDriverHasAPlaceAndNoneIsGivenTwice) {
+  const Uuids node = {"a", "b", "c", "d"};
+  // The process sees the second device; the others are the driver's all the same.
+  EXPECT_EQ(MapDevices({"b", "a", "c", "d"}, {"d"}, node),
+            (Moves{{"b", "d"}, {"a", "a"}, {"c", "c"}, {"d", "b"}}));
+  EXPECT_EQ(MapDevices({"b", "a", "c", "d"}, {"c"}, node),
+            (Moves{{"b", "c"}, {"a", "a"}, {"c", "b"}, {"d", "d"}}));
+  EXPECT_EQ(MapDevices({"a", "b", "c", "d"}, {"b", "a"}, node),
+            (Moves{{"a", "b"}, {"b", "a"}, {"c", "c"}, {"d", "d"}}));
+}
+
+TEST(MapDevicesTest, NothingIsSaidWhenAllStay) {
+  EXPECT_EQ(MapDevices({"b", "a"}, {"b"}, {"a", "b"}), Moves());
+  EXPECT_EQ(MapDevices({}, {}, {"a"}), Moves());
+}
+
+TEST(MapDevicesTest, OnAnotherMachineTheDriversOtherDevicesGoWhereThereIsRoom) {
+  EXPECT_EQ(MapDevices({"a", "b"}, {"y"}, {"x", "y"}), (Moves{{"a", "y"}, {"b", "x"}}));
+  // For the second there is none.
+  EXPECT_EQ(MapDevices({"a", "b"}, {"x"}, {"x"}), (Moves{{"a", "x"}}));
+  EXPECT_EQ(MapDevices({"a"}, {"y"}, {"x", "y", "z"}), (Moves{{"a", "y"}}));
+}
+
 }  // namespace
 }  // namespace stasis

@@ -279,15 +279,22 @@ void Checkpointer::LetGo() {
   detached_ = true;
 }
 
+// All devices of this process are named, each once, and no place twice.
 bool Checkpointer::CoversDevices(const Request& request) const {
-  std::vector<CUcheckpointGpuPair> pairs = ReadPairs(request.args);
+  const std::vector<CUcheckpointGpuPair> pairs = ReadPairs(request.args);
   if (pairs.empty()) return true;
-  std::vector<int> used = state_.memory().manager().DevicesInUse();
-  return std::all_of(used.begin(), used.end(), [&](int device) {
-    CUuuid uuid = UuidOf(*state_.FindDevice(device));
-    return std::any_of(pairs.begin(), pairs.end(),
-                       [&](const auto& pair) { return SameUuid(pair.oldUuid, uuid); });
-  });
+  const auto count = [&](CUuuid CUcheckpointGpuPair::*side, const CUuuid& uuid) {
+    return std::count_if(pairs.begin(), pairs.end(),
+                         [&](const auto& pair) { return SameUuid(pair.*side, uuid); });
+  };
+  const auto& devices = state_.devices();
+  return std::all_of(devices.begin(), devices.end(),
+                     [&](const auto& device) {
+                       return count(&CUcheckpointGpuPair::oldUuid, UuidOf(*device)) == 1;
+                     }) &&
+         std::all_of(pairs.begin(), pairs.end(), [&](const auto& pair) {
+           return count(&CUcheckpointGpuPair::newUuid, pair.newUuid) == 1;
+         });
 }
 
 void Checkpointer::ComeBack(std::optional<Request> request) {
@@ -302,7 +309,7 @@ void Checkpointer::ComeBack(std::optional<Request> request) {
       request = NextRestore();
       covered = !request || CoversDevices(*request);
     }
-    if (!request) return old;
+    if (!request || !covered) return old;
     for (const CUcheckpointGpuPair& pair : ReadPairs(request->args)) {
       if (SameUuid(pair.oldUuid, old)) return pair.newUuid;
     }

@@ -222,7 +222,15 @@ TEST_F(Checkpoint, ComesBackOnAnotherDevice) {
   EXPECT_EQ(cuCheckpointProcessRestore(pid, &args), CUDA_ERROR_INVALID_VALUE)
       << "device 0 is not in the list";
   EXPECT_EQ(StateOf(pid), CU_PROCESS_STATE_CHECKPOINTED);
+  args.gpuPairs = pairs + 1;
+  EXPECT_EQ(cuCheckpointProcessRestore(pid, &args), CUDA_ERROR_INVALID_VALUE)
+      << "device 1 is unused, and one of the process's all the same";
+  CUcheckpointGpuPair twice[] = {{UuidOf(1), UuidOf(1)}, {UuidOf(0), UuidOf(1)}};
+  args.gpuPairs = twice;
   args.gpuPairsCount = 2;
+  EXPECT_EQ(cuCheckpointProcessRestore(pid, &args), CUDA_ERROR_INVALID_VALUE) << "one place for two";
+  EXPECT_EQ(StateOf(pid), CU_PROCESS_STATE_CHECKPOINTED);
+  args.gpuPairs = pairs;
   ASSERT_EQ(cuCheckpointProcessRestore(pid, &args), CUDA_SUCCESS);
   EXPECT_EQ(FreeBytes(), 64u << 20) << "nothing is left on device 0";
   ASSERT_EQ(cuCheckpointProcessUnlock(pid, nullptr), CUDA_SUCCESS);

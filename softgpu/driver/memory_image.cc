@@ -120,14 +120,4 @@ stasis::Status MemoryManager::MapAliases() {
   return {};
 }
 
-std::vector<int> MemoryManager::DevicesInUse() const {
-  std::set<int> devices;
-  for (const Physical* memory : source_.All()) {
-    if (memory->device() >= 0) devices.insert(memory->device());
-  }
-  std::lock_guard lock(mutex_);
-  for (const auto& [context, memory] : contexts_) devices.insert(memory.device);
-  return {devices.begin(), devices.end()};
-}
-
 }  // namespace softgpu

@@ -139,8 +139,6 @@ class MemoryManager {
   stasis::Status SaveAndDetach();
   // The reverse, after source() was connected again. On failure nothing is held and it may be called again.
   stasis::Status AttachAndLoad();
-  // Ordinals that have memory or contexts.
-  std::vector<int> DevicesInUse() const;
 
  private:
   struct ContextMemory {
