@@ -3,8 +3,8 @@
 
 #include "intercept/proc_address.h"
 #include "intercept/process.h"
-#include "intercept/taint.h"
 #include "intercept/task_placements.h"
+#include "intercept/unknown_functions.h"
 #include "intercept/visible_devices.h"
 #include "intercept_hooks.h"
 #include "vmm/device_map.h"
@@ -21,18 +21,25 @@ Status RecordOnce() {
   return TaskFolder().empty() ? Status() : FollowTask();
 }
 
+// A variant of a known function, or another one, that came after the headers this library was built with:
+// asked for what those know, the driver answers otherwise.
+bool IsNewer(const char* symbol, const void* function, int cuda_version, cuuint64_t flags) {
+  if (cuda_version <= CUDA_VERSION) return false;
+  void* known = nullptr;
+  CUdriverProcAddressQueryResult status;
+  const CUresult result = Driver().cuGetProcAddress_v2(symbol, &known, CUDA_VERSION, flags, &status);
+  return result != CUDA_SUCCESS || known != function;
+}
+
 // The program's answer about an address of the real driver.
 CUresult ReplaceAddress(CUresult result, const char* symbol, void** function, int cuda_version,
                         cuuint64_t flags) {
   if (result != CUDA_SUCCESS || function == nullptr || *function == nullptr) return result;
   const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
-  void* wrapper = WrapperFor(*function, symbol, cuda_version, per_thread);
-  if (wrapper != nullptr) {
-    *function = wrapper;
-  } else {
-    // Newer than this library: it works, and keeps its state where nobody here looks.
-    Taint(symbol, true);
-  }
+  void* wrapper = IsNewer(symbol, *function, cuda_version, flags)
+                      ? nullptr
+                      : WrapperFor(*function, symbol, cuda_version, per_thread);
+  *function = wrapper != nullptr ? wrapper : UnknownFunction(symbol, *function);
   return result;
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/raw_log.h"
 #include "intercept/control.h"
+#include "intercept/device_files.h"
 #include "intercept/driver_path.h"
 #include "intercept/gate.h"
 #include "intercept/libraries/handle_library.h"
@@ -22,6 +23,7 @@
 #include "intercept/own_descriptors.h"
 #include "intercept/share_server.h"
 #include "intercept/taint.h"
+#include "intercept/unknown_functions.h"
 #include "intercept/visible_devices.h"
 #include "replay/graph_records.h"
 #include "vmm/real_driver.h"
@@ -46,9 +48,12 @@ void ResetInChild() {
   new (&g_start_mutex) std::mutex;
   new (&g_hide_mutex) std::mutex;
   CloseOwnFdsAfterFork();
+  const std::string* folder = g_task_folder.load(std::memory_order_relaxed);
+  if (driver_used && folder != nullptr && !folder->empty()) DropDeviceFiles();
   ResetMemoryNotesAfterFork();
   ResetSharingAfterFork();
   ResetTaintsAfterFork();
+  ResetUnknownFunctionsAfterFork();
   ResetGateAfterFork(driver_used);
   libraries::ResetLibraryGateAfterFork();
   libraries::ResetLibrariesAfterFork();
@@ -130,7 +135,7 @@ AllDevicesVisible::~AllDevicesVisible() {
 
 CUresult InitialiseDriver(CUresult (*init)(unsigned int), unsigned int flags) {
   std::optional<AllDevicesVisible> hidden;
-  if (!TaskFolder().empty()) hidden.emplace();
+  if (!TaskFolder().empty() && !NamesDevicePart(getenv("CUDA_VISIBLE_DEVICES"))) hidden.emplace();
   const CUresult result = init(flags);
   if (result == CUDA_SUCCESS) g_initialised.store(true, std::memory_order_relaxed);
   return result;

@@ -30,7 +30,8 @@ class AllDevicesVisible {
   AllDevicesVisible& operator=(const AllDevicesVisible&) = delete;
 };
 
-// The real cuInit. In a process of a task the driver sees every device, whatever CUDA_VISIBLE_DEVICES says.
+// The real cuInit. In a process of a task the driver sees every device, whatever CUDA_VISIBLE_DEVICES says,
+// unless that names a part of one.
 CUresult InitialiseDriver(CUresult (*init)(unsigned int), unsigned int flags);
 
 }  // namespace stasis

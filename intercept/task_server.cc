@@ -457,6 +457,7 @@ Status TaskServer::LetGo(TaskStrategy strategy) {
     return Status(StatusCode::kFailedPrecondition, "the libraries' objects have not been given up");
   const bool reconstruct = strategy == TaskStrategy::kReconstruct;
   RETURN_IF_ERROR(CheckTaints(strategy));
+  RETURN_IF_ERROR(CheckVisibleDevices(strategy));
   RETURN_IF_ERROR(vmm::CheckReleasable(strategy));
   if (reconstruct) {
     RETURN_IF_ERROR(replay::CheckRebuildable());

@@ -115,6 +115,7 @@ Result<DeviceIdentity> ReadIdentity(CUdevice device) {
   identity.pci_device = Attribute(device, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID);
   identity.has_luid =
       Driver().cuDeviceGetLuid(identity.luid, &identity.luid_node_mask, device) == CUDA_SUCCESS;
+  identity.shared_by_mps = Attribute(device, CU_DEVICE_ATTRIBUTE_MPS_ENABLED) != 0;
   return identity;
 }
 
@@ -166,8 +167,16 @@ std::vector<int> SelectDevices(const std::vector<std::string>& uuids, const char
   return SelectFrom(SelectFrom(all, uuids, gpus), uuids, visible);
 }
 
+bool NamesDevicePart(const char* visible) {
+  const std::string_view list = visible == nullptr ? "" : visible;
+  for (size_t at = 0; at < list.size(); at = std::min(list.find(',', at), list.size() - 1) + 1)
+    if (Trimmed(list.substr(at)).substr(0, 4) == "MIG-") return true;
+  return false;
+}
+
 Status RecordVisibleDevices(bool all) {
   if (VisibleDevicesRecorded()) return {};
+  all = all || NamesDevicePart(getenv(kVisibleDevices));
   ASSIGN_OR_RETURN(std::vector<DeviceIdentity> physical, ReadAllIdentities());
   std::vector<std::string> uuids;
   for (const DeviceIdentity& identity : physical) uuids.push_back(RawUuid(identity.uuid));
@@ -184,6 +193,20 @@ Status RecordVisibleDevices(bool all) {
   identities.recorded = true;
   return {};
 }
+
+Status CheckDevices(const std::vector<DeviceIdentity>& devices, TaskStrategy strategy) {
+  if (strategy != TaskStrategy::kDriverCheckpoint) return {};
+  for (const DeviceIdentity& device : devices) {
+    const bool part = RawUuid(device.uuid) != RawUuid(device.uuid_v2);
+    if (!part && !device.shared_by_mps) continue;
+    return Errorf(StatusCode::kUnsupported, "the driver's own checkpoint does not take %s: device %s",
+                  part ? "parts of a device (MIG)" : "devices that are shared through MPS",
+                  device.name.c_str());
+  }
+  return {};
+}
+
+Status CheckVisibleDevices(TaskStrategy strategy) { return CheckDevices(TheIdentities().devices, strategy); }
 
 bool VisibleDevicesRecorded() { return TheIdentities().recorded; }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/task_protocol.h"
 
 namespace stasis {
 
@@ -21,6 +22,9 @@ namespace stasis {
 // numbers or beginnings of UUIDs ("GPU-8932f937"), ended by the first entry that names no device or one named
 // before.
 std::vector<int> SelectDevices(const std::vector<std::string>& uuids, const char* gpus, const char* visible);
+// Whether the value of CUDA_VISIBLE_DEVICES names a part of a device. A process has no more than one of
+// those, and only the driver can choose it: then the variable is left to the driver.
+bool NamesDevicePart(const char* visible);
 
 // What a program can ask about the identity of a device.
 struct DeviceIdentity {
@@ -33,12 +37,17 @@ struct DeviceIdentity {
   unsigned int luid_node_mask = 0;
   bool has_luid = false;
   size_t total_memory = 0;
+  bool shared_by_mps = false;
 };
 
 // Records the devices; once, after the driver's first successful cuInit. `all`: the program sees what the
 // driver shows, unchanged.
 Status RecordVisibleDevices(bool all);
 bool VisibleDevicesRecorded();
+// kUnsupported, naming the device, where `strategy` is the driver's own checkpoint, which takes neither parts
+// of a device (MIG) nor one that processes share through a server (MPS).
+Status CheckDevices(const std::vector<DeviceIdentity>& devices, TaskStrategy strategy);
+Status CheckVisibleDevices(TaskStrategy strategy);
 
 // From then on the program is answered from the record: the devices below are not those of the start.
 void KeepDeviceIdentities();

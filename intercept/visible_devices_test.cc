@@ -1,12 +1,12 @@
 #include "intercept/visible_devices.h"
 
-#include "intercept/task_placements.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <string>
+
+#include "intercept/task_placements.h"
 
 namespace stasis {
 namespace {
@@ -51,6 +51,28 @@ TEST(SelectDevices, VariableCountsWithinWhatTheLauncherGives) {
   EXPECT_THAT(SelectDevices(kUuids, "3,1", "GPU-cd"), ElementsAre(3));
   EXPECT_THAT(SelectDevices(kUuids, "3", "GPU-ab"), IsEmpty());
   EXPECT_THAT(SelectDevices(kUuids, "3,2", "GPU-01"), ElementsAre(2)) << "the other one is out of sight";
+}
+
+TEST(NamesDevicePart, WhereverItStandsInTheList) {
+  for (const char* list : {"MIG-4d0f2b6a-1", "0, MIG-GPU-ab11/1/0", "MIG-,0"})
+    EXPECT_TRUE(NamesDevicePart(list)) << list;
+  for (const char* list : {"", "0,1", "GPU-ab11,", ",", "xMIG-1", " , "})
+    EXPECT_FALSE(NamesDevicePart(list)) << list;
+  EXPECT_FALSE(NamesDevicePart(nullptr));
+}
+
+TEST(CheckDevices, TheDriversOwnCheckpointTakesWholeDevicesOfTheProcessAlone) {
+  DeviceIdentity whole, part, shared;
+  whole.name = part.name = shared.name = "H100";
+  part.uuid_v2.bytes[0] = 1;
+  shared.shared_by_mps = true;
+  EXPECT_TRUE(CheckDevices({whole, whole}, TaskStrategy::kDriverCheckpoint).ok());
+  for (const auto& [device, what] : {std::pair(part, "MIG"), std::pair(shared, "MPS")}) {
+    const Status refused = CheckDevices({whole, device}, TaskStrategy::kDriverCheckpoint);
+    EXPECT_EQ(refused.code(), StatusCode::kUnsupported);
+    EXPECT_NE(refused.message().find(what), std::string::npos) << refused.message();
+    EXPECT_TRUE(CheckDevices({whole, device}, TaskStrategy::kReconstruct).ok()) << what;
+  }
 }
 
 TEST(HiddenVariable, IsAwayAndComesBack) {
