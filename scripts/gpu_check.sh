@@ -44,18 +44,29 @@ prepare() {
 }
 
 bundle=
+device=nvidia
 arguments=()
 while [ $# -gt 0 ]; do
   case "$1" in
     -h|--help) usage; exit 0 ;;
     --full) arguments+=("$1") ;;
     --bundle) [ $# -gt 1 ] || usage_error "--bundle needs a file"; bundle=$2; shift ;;
-    --device|--report|--minutes|--only) [ $# -gt 1 ] || usage_error "$1 needs a value"; arguments+=("$1" "$2"); shift ;;
+    --device|--report|--minutes|--only)
+      [ $# -gt 1 ] || usage_error "$1 needs a value"
+      [ "$1" != --device ] || device=$2
+      arguments+=("$1" "$2")
+      shift ;;
     *) usage_error "unknown argument '$1'" ;;
   esac
   shift
 done
+case "$device" in nvidia|softgpu) ;; *) usage_error "--device is nvidia or softgpu" ;; esac
 command -v python3 >/dev/null || die "python3 is needed"
+# Before anything is built. /dev/dxg: of a Linux inside of Windows.
+if [ "$device" = nvidia ] && [ -z "$bundle" ] && [ ! -e /dev/nvidiactl ] && [ ! -e /dev/dxg ]; then
+  printf '%s: no NVIDIA GPU here (no /dev/nvidiactl); --device softgpu runs all that a software device can do\n' "$(basename "$0")" >&2
+  exit 3
+fi
 
 prepare
 if [ -n "$bundle" ]; then

@@ -1,0 +1,113 @@
+"""scripts/gpu_check.sh on a software device, and where it can do nothing."""
+
+import gzip
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import hung
+from softgpu import BUILD, built
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SCRIPT = os.path.join(ROOT, "scripts", "gpu_check.sh")
+sys.path.insert(0, os.path.join(ROOT, "scripts", "gpu"))
+import bundle  # noqa: E402  pylint: disable=wrong-import-position
+import symbols  # noqa: E402  pylint: disable=wrong-import-position
+
+NEEDS_NVIDIA = ["pytorch"]
+
+
+class GpuCheck(unittest.TestCase):
+    def setUp(self):
+        self.folder = self.enterContext(tempfile.TemporaryDirectory(prefix="gpu-check-test-"))
+
+    def run_check(self, *arguments, build=BUILD):
+        """Exit status, report (None where none was written), output."""
+        path = os.path.join(self.folder, "report.json")
+        done = hung.run_within(240, [SCRIPT, "--report", path, *arguments], env=dict(os.environ, STASIS_BUILD_DIR=build),
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        report = None
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                report = json.load(file)
+        return done.returncode, report, done.stdout
+
+    def test_all_that_a_software_device_can_do(self):
+        status, report, output = self.run_check("--device", "softgpu")
+        self.assertEqual(status, 0, output)
+        self.assertEqual((report["schema"], report["device"], report["verdict"]), (1, "softgpu", "pass"))
+        for row in report["steps"]:
+            self.assertEqual(row["status"], "absent" if row["name"] in NEEDS_NVIDIA else "pass", row)
+            self.assertIn(row["name"], output)
+        rows = {row["name"]: row["details"] for row in report["steps"]}
+        self.assertEqual(rows["symbols"]["absent"], [])
+        self.assertTrue(all(fact["result"] == "holds" for fact in rows["facts"].values() if fact["needed"]), rows["facts"])
+        self.assertEqual(rows["demo by driver-checkpoint"]["steps"], 40)
+        self.assertTrue({"pause_device", "checkpoint", "restore", "migrate"} <= set(rows["demo by reconstruct"]))
+        self.assertGreater(rows["pause and restore"]["16 MiB"]["driver"]["restore"], 0)
+
+    def test_without_a_gpu_it_says_so(self):
+        status, report, output = self.run_check()
+        self.assertEqual((status, report), (3, None), output)
+        self.assertIn("--device softgpu", output)
+
+    def test_a_step_that_fails_keeps_no_other_from_being_run(self):
+        """A build with a broken sample and without the program for facts."""
+        build = os.path.join(self.folder, "build")
+        shutil.copytree(BUILD, build, symlinks=True, copy_function=os.symlink,
+                        ignore=lambda at, names: [n for n in names if n in ("CMakeFiles", "Testing", "Makefile", "driver_facts")
+                                                  or (at == BUILD and n not in ("bin", "lib", "samples", "tests"))])
+        for program in ("stasis", "stasis-init", "stasis-ghost"):
+            # They look beside themselves for what belongs to them.
+            os.unlink(os.path.join(build, "bin", program))
+            shutil.copy(built("bin/" + program), os.path.join(build, "bin", program))
+        broken = os.path.join(build, "samples", "stencil")
+        os.unlink(broken)
+        with open(broken, "w", encoding="utf-8") as file:
+            file.write("#!/bin/sh\necho sha256 $$\n")
+        os.chmod(broken, 0o755)
+        status, report, output = self.run_check("--device", "softgpu", "--only", "facts,samples,symbols", build=build)
+        self.assertEqual((status, report["verdict"]), (1, "fail"), output)
+        self.assertEqual([row["status"] for row in report["steps"]], ["absent", "fail", "pass"], output)
+        details = report["steps"][1]["details"]
+        self.assertEqual({name for name, part in details.items() if "failed" in part},
+                         {"stencil by capture", "stencil by explicit graph"}, details)
+        self.assertIn("stencil", report["steps"][1]["summary"])
+
+    def test_usage(self):
+        for arguments in (["--device", "fpga"], ["--device", "softgpu", "--only", "sleep"], ["--wrong"], ["--minutes"]):
+            self.assertEqual(self.run_check(*arguments)[0], 2, arguments)
+
+
+class Parts(unittest.TestCase):
+    def test_symbols_are_those_that_the_loader_finds(self):
+        names = symbols.exported_functions(built("lib/softgpu/libcuda.so.1"))
+        self.assertGreaterEqual(names, {"cuInit", "cuMemAlloc_v2", "cuGetProcAddress"})
+        self.assertEqual(symbols.present(built("lib/softgpu/libcuda.so.1"), {"cuInit", "cuNothing"}), {"cuInit"})
+
+    def test_the_data_set_is_shortened_to_whole_images(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "images.gz")
+            bundle.shorten(os.path.join(bundle.SAMPLE_DATA, "train-images-idx3-ubyte.gz"), path)
+            with gzip.open(path) as short, gzip.open(os.path.join(bundle.SAMPLE_DATA, "train-images-idx3-ubyte.gz")) as whole:
+                data, all_data = short.read(), whole.read()
+        self.assertEqual(data[4:8], bundle.IMAGES.to_bytes(4, "big"))
+        self.assertEqual(len(data), 16 + bundle.IMAGES * 28 * 28)
+        self.assertEqual((data[:4], data[8:]), (all_data[:4], all_data[8:len(data)]))
+
+    def test_a_bundle_for_a_newer_c_library_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for glibc, status in (([2, 17], 0), ([99, 0], 1)):
+                with open(os.path.join(folder, "bundle.json"), "w", encoding="utf-8") as file:
+                    json.dump({"version": "x", "machine": os.uname().machine, "glibc": glibc}, file)
+                done = subprocess.run([sys.executable, os.path.join(ROOT, "scripts", "gpu", "bundle.py"), "check", folder],
+                                      capture_output=True, text=True, check=False)
+                self.assertEqual(done.returncode, status, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
