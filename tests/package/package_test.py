@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What the Debian packages hold, installed into a folder: every file in its place, and nothing else is needed to run,
-checkpoint and restore a program. With STASIS_TEST_FULL=1 the packages are made, too, and their contents compared.
+checkpoint and restore a program. With STASIS_TEST_FULL=1 the packages are made, too, and installed and used in a new Debian.
 """
 
 import json
@@ -106,6 +106,7 @@ class Installed(unittest.TestCase):
             listed = subprocess.run(["dpkg-deb", "--fsys-tarfile", package], check=True, stdout=subprocess.PIPE).stdout
             files = subprocess.run(["tar", "t"], input=listed, check=True, stdout=subprocess.PIPE).stdout.decode().split()
             self.assertEqual(self.roots[component], {file.removeprefix("./") for file in files if not file.endswith("/")})
+        subprocess.run([SOURCE / "scripts" / "check_package.sh"], check=True)
 
 
 class Manifests(unittest.TestCase):
