@@ -125,6 +125,7 @@ class Job {
     MonotonicTime stopped_at{};
     MonotonicTime started_at{};
     Duration standstill{};
+    uint64_t moved_bytes = 0;  // of device memory, from device to device
     std::vector<SetAside> set_aside;
     std::vector<std::vector<HeldExtent>> old_extents;
     std::vector<Placements> old_placements;

@@ -173,6 +173,7 @@ Status Job::Move() {
   if (holdings_.bytes() == 0 || !holdings_.on_device()) return Status();
   ASSIGN_OR_RETURN(Gpu * gpu, OpenGpu());
   Status status = holdings_.Move(*gpu, &op_.old_extents);
+  if (status.ok()) op_.moved_bytes = holdings_.bytes();
   if (status.code() == StatusCode::kResourceExhausted) op_.answer.remedy = "name a device with room";
   return status;
 }

@@ -346,6 +346,7 @@ void Job::FillAnswer() {
       return;
     case Verb::kMigrate:
       fields["gpus"] = gpus;
+      fields["device_bytes"] = op_.moved_bytes;
       fields["standstill_ms"] = Milliseconds(op_.standstill);
       return;
     default:

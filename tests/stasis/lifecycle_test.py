@@ -106,7 +106,7 @@ class Lifecycle(unittest.TestCase):
             self.assertTrue(answer["at_low"], answer)
             self.assertLess(answer["active_bytes"], answer["high_bytes"])
             self.assertLess(answer["active_bytes"], answer["device_bytes"] / 3)
-        job.verb("migrate", "--gpus", "1,0")
+        self.assertGreater(job.verb("migrate", "--gpus", "1,0")["device_bytes"], 0)
         last = job.verb("checkpoint", "--stop")
         self.assertLess(last["added_bytes"], last["logical_bytes"] / 4)
         job.wait()
