@@ -249,8 +249,8 @@ class Sharing(WithTwoNodes):
         names = self.share("bad", shared_ms=200)
         self.schedd.wait(lambda: self.besides() == ["", ""])
         # They take turns from then on.
-        turns = len(self.kinds(names[0]))
-        self.schedd.wait(lambda: any(self.besides()) or len(self.kinds(names[0])) >= turns + 4)
+        told = len(self.kinds(names[0]))
+        self.schedd.wait(lambda: any(self.besides()) or len(self.kinds(names[0])) >= told + 2)
         self.assertEqual(self.besides(), ["", ""], self.schedd.story())
         self.end()
 
