@@ -11,6 +11,7 @@ install(PROGRAMS scripts/slurm/stasis-step COMPONENT stasis DESTINATION bin)
 install(TARGETS stasis-ghost stasis-sim COMPONENT stasis DESTINATION ${private})
 install(TARGETS stasis-init COMPONENT runtime DESTINATION ${runtime})
 install(TARGETS stasis_shim COMPONENT runtime LIBRARY DESTINATION ${runtime})
+install(FILES $<TARGET_FILE_DIR:stasis_shim>/libcuda.so COMPONENT runtime DESTINATION ${runtime})  # a link to it
 install(FILES scripts/package/copyright COMPONENT runtime DESTINATION share/doc/stasis-runtime-${PROJECT_VERSION})
 if(TARGET stasis_spank)
   install(TARGETS stasis_spank COMPONENT stasis LIBRARY DESTINATION ${private})

@@ -28,7 +28,7 @@ COMPONENTS = {
                "usr/share/man/man8/stasis-schedd.8.gz", "usr/share/bash-completion/completions/stasis",
                "usr/share/zsh/vendor-completions/_stasis", "usr/share/fish/vendor_completions.d/stasis.fish",
                "usr/share/stasis/deploy/kubernetes/agent.yaml", "usr/share/stasis/torch/stasis_torch.py"],
-    "runtime": [f"{RUNTIME}/libstasis.so", f"{RUNTIME}/stasis-init"],
+    "runtime": [f"{RUNTIME}/libstasis.so", f"{RUNTIME}/libcuda.so", f"{RUNTIME}/stasis-init"],
     "softgpu": ["usr/lib/stasis/softgpud", "usr/lib/stasis/softgpu-smi", "usr/share/man/man8/softgpud.8.gz", *(
         f"usr/lib/stasis/softgpu/lib{name}" for name in
         ("cuda.so.1", "cudart.so.13", "cublas.so.13", "cublasLt.so.13", "cudnn.so.9", "nccl.so.2"))],
