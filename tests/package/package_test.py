@@ -33,6 +33,10 @@ COMPONENTS = {
         f"usr/lib/stasis/softgpu/lib{name}" for name in
         ("cuda.so.1", "cudart.so.13", "cublas.so.13", "cublasLt.so.13", "cudnn.so.9", "nccl.so.2"))],
     "criu": ["usr/lib/stasis/criu", "usr/share/doc/stasis-criu/copyright"]}
+# Where the machine's own CRIU is good enough there is none to be packaged.
+OWN_CRIU = "criu" in re.search(r'CPACK_COMPONENTS_ALL "(.*)"', (BUILD / "CPackConfig.cmake").read_text())[1].split(";")
+if not OWN_CRIU:
+    del COMPONENTS["criu"]
 PROGRAMS = re.compile(r"^(usr/bin/|usr/lib/stasis/)")
 
 
@@ -52,11 +56,12 @@ class Installed(unittest.TestCase):
     def env(self):
         """That of a user whose machine has nothing of ours but the packages."""
         run = pathlib.Path(self.folder.name)
-        return {"PATH": f"{self.root}/usr/bin:/usr/bin:/bin", "HOME": str(run / "home"), "STASIS_STATE_DIR": str(run / "state"),
+        criu = {} if OWN_CRIU else {"STASIS_CRIU": os.environ["STASIS_CRIU"]}
+        return {**criu, "PATH": f"{self.root}/usr/bin:/usr/bin:/bin", "HOME": str(run / "home"), "STASIS_STATE_DIR": str(run / "state"),
                 "STASIS_RUN_DIR": str(run / "run"), "SOFTGPU_SOCKET": str(run / "softgpud.sock"), "SOFTGPU_IDLE_EXIT": "1"}
 
-    def stasis(self, *arguments):
-        result = subprocess.run(["stasis", *arguments, "--json"], env=self.env(), capture_output=True, text=True, check=False, timeout=120)
+    def stasis(self, verb, *arguments):
+        result = subprocess.run(["stasis", verb, "--json", *arguments], env=self.env(), capture_output=True, text=True, check=False, timeout=120)
         answer = json.loads(result.stdout)
         self.assertEqual(0, result.returncode, (answer, result.stderr))
         return answer
@@ -76,10 +81,10 @@ class Installed(unittest.TestCase):
     def test_a_program_is_run_checkpointed_and_restored_from_what_is_installed(self):
         doctor = self.stasis("doctor")
         findings = {finding["name"]: finding for finding in doctor["findings"]}
-        self.assertIn(f"{self.root}/usr/lib/stasis/criu", findings["criu"]["detail"])
+        self.assertIn(f"{self.root}/usr/lib/stasis/criu" if OWN_CRIU else os.environ["STASIS_CRIU"], findings["criu"]["detail"])
         self.stasis("run", "--detach", "--name", "counter", "--device", "soft", "--", str(BUILD / "samples/counter"), "--port", "0")
         self.addCleanup(subprocess.run, ["stasis", "cancel", "--quiet", "--grace", "1ms", "counter"], env=self.env(), check=False)
-        task = json.loads((pathlib.Path(self.folder.name) / "state/tasks/steps/task.json").read_text())
+        task = json.loads((pathlib.Path(self.folder.name) / "state/tasks/counter/task.json").read_text())
         self.assertIn(str(self.root), task["driver"])
         self.stasis("checkpoint", "counter", "--stop")
         self.stasis("restore", "counter", "--detach")
@@ -96,17 +101,16 @@ class Installed(unittest.TestCase):
             complaints = [line for line in result.stderr.splitlines() if unit in line]
             self.assertEqual(([], 0), (complaints, result.returncode), result.stderr)
 
-    def test_packages_are_made_of_the_same_files(self):
-        if not FULL:
-            return
-        subprocess.run([SOURCE / "scripts" / "package.sh"], check=True)
-        names = {"stasis": "stasis", "runtime": f"stasis-runtime-{VERSION}", "softgpu": "stasis-softgpu", "criu": "stasis-criu"}
-        for component, name in names.items():
-            (package,) = (BUILD / "packages").glob(f"{name}_*.deb")
-            listed = subprocess.run(["dpkg-deb", "--fsys-tarfile", package], check=True, stdout=subprocess.PIPE).stdout
-            files = subprocess.run(["tar", "t"], input=listed, check=True, stdout=subprocess.PIPE).stdout.decode().split()
-            self.assertEqual(self.roots[component], {file.removeprefix("./") for file in files if not file.endswith("/")})
-        subprocess.run([SOURCE / "scripts" / "check_package.sh"], check=True)
+    if FULL:
+        def test_packages_are_made_of_the_same_files(self):
+            subprocess.run([SOURCE / "scripts" / "package.sh"], check=True)
+            names = {"stasis": "stasis", "runtime": f"stasis-runtime-{VERSION}", "softgpu": "stasis-softgpu", "criu": "stasis-criu"}
+            for component, name in names.items():
+                (package,) = (BUILD / "packages").glob(f"{name}_*.deb")
+                listed = subprocess.run(["dpkg-deb", "--fsys-tarfile", package], check=True, stdout=subprocess.PIPE).stdout
+                files = subprocess.run(["tar", "t"], input=listed, check=True, stdout=subprocess.PIPE).stdout.decode().split()
+                self.assertEqual(self.roots[component], {file.removeprefix("./") for file in files if not file.endswith("/")})
+            subprocess.run([SOURCE / "scripts" / "check_package.sh"], check=True)
 
 
 class Manifests(unittest.TestCase):
