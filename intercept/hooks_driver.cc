@@ -3,6 +3,7 @@
 
 #include "intercept/proc_address.h"
 #include "intercept/process.h"
+#include "intercept/taint.h"
 #include "intercept/task_placements.h"
 #include "intercept/unknown_functions.h"
 #include "intercept/visible_devices.h"
@@ -39,7 +40,12 @@ CUresult ReplaceAddress(CUresult result, const char* symbol, void** function, in
   void* wrapper = IsNewer(symbol, *function, cuda_version, flags)
                       ? nullptr
                       : WrapperFor(*function, symbol, cuda_version, per_thread);
-  *function = wrapper != nullptr ? wrapper : UnknownFunction(symbol, *function);
+  if (wrapper == nullptr) {
+    // It would be given handles that nobody translates.
+    Taint(symbol, false);
+    wrapper = UnknownFunction(symbol, *function);
+  }
+  *function = wrapper;
   return result;
 }
 

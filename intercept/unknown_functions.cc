@@ -95,7 +95,6 @@ void stasis_unknown_called(size_t index) {
 namespace stasis {
 
 void* UnknownFunction(const char* name, void* real) {
-  Taint(name, false);
   std::lock_guard<std::mutex> lock(g_mutex);
   for (size_t i = 0; i < g_count; ++i)
     if (stasis_unknown_targets[i] == real && std::strcmp(g_slots[i].name, name) == 0) return EntryOf(i);

@@ -8,8 +8,7 @@ namespace stasis {
 // The address to give the program for `real`, the driver's function of that name: code that notes the first
 // call as a taint for every strategy, waits where the gate is closed, and goes on to `real` with the
 // arguments as they are. Runtimes ask for the addresses of all functions that they know and call few of them.
-// From now on only TaskStrategy::kReconstruct is tainted, whose handles such a function would be given
-// untranslated. `real` itself, and the taint, when there is no room for one more. Thread-safe.
+// `real` itself, and the taint, when there is no room for one more. Thread-safe.
 void* UnknownFunction(const char* name, void* real);
 
 // For a child after fork(2): it has called none.

@@ -56,7 +56,6 @@ TEST_F(UnknownFunctions, AreATaintForEveryStrategyOnceTheyAreCalled) {
   EXPECT_NE(UnknownFunction("cuNothing", reinterpret_cast<void*>(&NothingElse)),
             reinterpret_cast<void*>(call))
       << "another version";
-  EXPECT_TRUE(Refused(TaskStrategy::kReconstruct, "cuNothing"));
   EXPECT_FALSE(Refused(TaskStrategy::kDriverCheckpoint, "cuNothing"));
   EXPECT_EQ(call(), CUDA_ERROR_NOT_READY);
   EXPECT_TRUE(Refused(TaskStrategy::kDriverCheckpoint, "cuNothing"));
