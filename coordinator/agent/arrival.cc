@@ -38,6 +38,14 @@ v1::OutcomeKind KindOf(HandOverAnswer answer) {
   return v1::OUTCOME_KIND_UNSPECIFIED;
 }
 
+// The record of an earlier stay is there again, when there was one.
+void TellEarlierStay(const Arrival::Parts& parts, const HandOverRow& row) {
+  const std::string node = MovedTo(TaskPaths(parts.site.folders, row.tasks.front()).folder);
+  if (node.empty()) return;
+  parts.registry->Refresh(row.job);
+  parts.registry->SetMovedTo(row.job, node);
+}
+
 }  // namespace
 
 Arrival::Arrival(const Parts& parts, HandOverRow row, Taker taker, std::vector<Arriving> ranks,
@@ -120,7 +128,10 @@ v1::Outcome Arrival::HandOver(const v1::HandOverRequest& request) {
   } else {
     if (ready.ok()) RemoveAgain();
     // What could not be written has taken the place of what was there all the same.
-    if (!ready.ok()) parts_.copies->Reinstate(row_.job);
+    if (!ready.ok()) {
+      parts_.copies->Reinstate(row_.job);
+      TellEarlierStay(parts_, row_);
+    }
     GiveUp(ready);
   }
   std::lock_guard lock(mutex_);
@@ -131,11 +142,7 @@ v1::Outcome Arrival::HandOver(const v1::HandOverRequest& request) {
 void Arrival::RemoveAgain() {
   RemoveRecords(parts_.site, JobOf(row_), images_);
   parts_.copies->Reinstate(row_.job);
-  // The record of an earlier stay is there again.
-  const std::string node = MovedTo(TaskPaths(parts_.site.folders, row_.tasks.front()).folder);
-  if (node.empty()) return;
-  parts_.registry->Refresh(row_.job);
-  parts_.registry->SetMovedTo(row_.job, node);
+  TellEarlierStay(parts_, row_);
 }
 
 // Nothing can make it this node's any more.
