@@ -96,13 +96,24 @@ void EmptyFolder(const Frozen& frozen) {
   }
 }
 
+// Of the cgroup, below the one that the tree is in otherwise.
+std::string OwnFolder(const std::string& name, pid_t root) {
+  return "/stasis-" + name + "-" + std::to_string(root);
+}
+
+bool IsFrozenIn(const std::string& folder, FreezeKind kind) {
+  const bool v2 = kind == FreezeKind::kCgroupV2;
+  Result<std::string> text = ReadFile(folder + (v2 ? "/cgroup.events" : "/freezer.state"), kMaxCgroupFile);
+  return text.ok() && text->find(v2 ? "frozen 1" : "FROZEN") != std::string::npos;
+}
+
 Result<Frozen> FreezeByCgroup(pid_t root, const std::string& name, FreezeKind kind,
                               const Deadline& deadline) {
   CgroupMounts mounts = FindCgroupMounts();
   const std::string& mount = kind == FreezeKind::kCgroupV2 ? mounts.v2 : mounts.v1;
   if (mount.empty()) return Status(StatusCode::kUnsupported, "no such cgroup hierarchy is mounted");
   ASSIGN_OR_RETURN(std::string cgroup, CgroupOf(root, kind));
-  const std::string own = "/stasis-" + name + "-" + std::to_string(root);
+  const std::string own = OwnFolder(name, root);
   // Where a ghost that was killed while it did this has left the tree.
   if (cgroup.ends_with(own)) cgroup.resize(cgroup.size() - own.size());
   Frozen frozen;
@@ -222,6 +233,18 @@ Result<Frozen> FreezeTree(pid_t root, const std::string& name, const Deadline& d
     any = true;
   }
   return first;
+}
+
+bool IsFrozenTree(pid_t root, const std::string& name) {
+  const CgroupMounts mounts = FindCgroupMounts();
+  for (FreezeKind kind : {FreezeKind::kCgroupV2, FreezeKind::kCgroupV1}) {
+    const std::string& mount = kind == FreezeKind::kCgroupV2 ? mounts.v2 : mounts.v1;
+    if (mount.empty()) continue;
+    Result<std::string> cgroup = CgroupOf(root, kind);
+    if (cgroup.ok() && cgroup->ends_with(OwnFolder(name, root)) && IsFrozenIn(mount + *cgroup, kind))
+      return true;
+  }
+  return false;
 }
 
 Status ThawTree(const Frozen& frozen, const Deadline& deadline) {

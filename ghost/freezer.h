@@ -39,6 +39,9 @@ CgroupMounts FindCgroupMounts();
 Result<Frozen> FreezeTree(pid_t root, const std::string& name, const Deadline& deadline,
                           const std::vector<FreezeKind>& kinds = {
                               FreezeKind::kCgroupV2, FreezeKind::kCgroupV1, FreezeKind::kSigstop});
+// Whether `root` is in a cgroup in which FreezeTree() with that name has frozen it, whoever called it. Not
+// known, and so false, of one that was stopped by signals.
+bool IsFrozenTree(pid_t root, const std::string& name);
 // Sets it free and puts every process back where it was. OK when the tree is gone. Idempotent.
 Status ThawTree(const Frozen& frozen, const Deadline& deadline);
 

@@ -83,6 +83,18 @@ TEST_P(FreezerTest, FreezesTheTreeAndSetsItFree) {
   EXPECT_EQ(tree.States().find('T'), std::string::npos);
 }
 
+TEST_P(FreezerTest, ATreeTellsThatItIsFrozen) {
+  Tree tree;
+  EXPECT_FALSE(IsFrozenTree(tree.root(), "test"));
+  Result<Frozen> frozen =
+      FreezeTree(tree.root(), "test", Deadline::After(std::chrono::seconds(20)), {GetParam()});
+  ASSERT_TRUE(frozen.ok()) << frozen.status().ToString();
+  EXPECT_EQ(IsFrozenTree(tree.root(), "test"), GetParam() != FreezeKind::kSigstop);
+  EXPECT_FALSE(IsFrozenTree(tree.root(), "other"));
+  ASSERT_TRUE(ThawTree(*frozen, Deadline::After(std::chrono::seconds(20))).ok());
+  EXPECT_FALSE(IsFrozenTree(tree.root(), "test"));
+}
+
 TEST_P(FreezerTest, AKilledTreeCanBeThawed) {
   Tree tree;
   Deadline deadline = Deadline::After(std::chrono::seconds(20));

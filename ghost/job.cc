@@ -196,7 +196,10 @@ Status Job::Begin(std::vector<Step>* plan) {
     return Status(StatusCode::kFailedPrecondition, "task " + config_.name + " has ended");
   }
   // What forbids it is found before anything is touched.
-  if (phase_ == Phase::kRunning && request.verb != Verb::kResume && request.verb != Verb::kRestore) {
+  if (phase_ == Phase::kRunning && request.verb != Verb::kRestore) RETURN_IF_ERROR(CheckNotStranded());
+  // What runs need not be asked in order to refuse to resume it.
+  const bool asks = request.verb != Verb::kResume || record().state != "running";
+  if (phase_ == Phase::kRunning && asks && request.verb != Verb::kRestore) {
     RETURN_IF_ERROR(ConnectMembers());
   }
   switch (request.verb) {

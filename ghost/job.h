@@ -199,6 +199,8 @@ class Job {
 
   // job_task.cc: steps that speak to the task
   Status ConnectMembers();
+  Status CheckNotStranded();
+  Status Stranded();
   bool IsMember(pid_t pid) const;
   Status CheckNobodyPassesUs(const std::vector<pid_t>& tree);
   Placements PlacesOf(const HeldMember& held) const;
@@ -292,6 +294,7 @@ class Job {
   std::atomic<bool> in_doubt_{false};  // drained, and the others may have been told anything
   Residency residency_ = Residency::kDevice;
   bool want_freeze_ = true;
+  bool stranded_ = false;      // held by another ghost, which is gone; found by a request that was refused for it
   bool restored_ = false;      // the processes were restored since they released
   bool left_stopped_ = false;  // by a dump
   Frozen frozen_;

@@ -28,17 +28,34 @@ std::vector<std::byte> Payload(const Writer& write) {
   return out.Take();
 }
 
-bool IsWaitingForWake(pid_t pid) {
+// Whether the control thread of a process sleeps until its ghost wakes it; `unknown`: what is said where
+// there is none, or the kernel does not show system calls.
+bool IsWaitingForWake(pid_t pid, bool unknown) {
   constexpr char kSigtimedwait[] = "128 ";  // rt_sigtimedwait on x86-64
   for (pid_t tid : ThreadsOf(pid)) {
     Result<ProcStat> stat = ReadThreadStat(pid, tid);
     if (!stat.ok() || stat->name != kTaskThreadName) continue;
     Result<std::string> call =
         ReadFile("/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid) + "/syscall", 4096);
-    // A kernel that does not show system calls leaves it to CRIU to find what is still open.
-    return !call.ok() || call->starts_with(kSigtimedwait);
+    return call.ok() ? call->starts_with(kSigtimedwait) : unknown;
   }
-  return true;
+  return unknown;
+}
+
+// A line for each device: those that `first` sees, in its order, then those that only others see.
+std::string PlacesText(const HeldMember& first, const std::vector<HeldMember>& members) {
+  std::string text;
+  std::set<std::string> known;
+  auto add = [&](const HeldMember& member) {
+    for (const TaskDevice& device : member.devices) {
+      if (!known.insert(device.uuid).second) continue;
+      text +=
+          HexOf({device.uuid})[0] + " " + std::to_string(member.placements.at(device.virtual_ordinal)) + "\n";
+    }
+  };
+  add(first);
+  for (const HeldMember& member : members) add(member);
+  return text;
 }
 
 bool MapsDriver(const std::vector<ProcMap>& maps) {
@@ -49,7 +66,8 @@ bool MapsDriver(const std::vector<ProcMap>& maps) {
 // The control thread closes its sockets after its answer; there is no event for having done so.
 Status AwaitDeaf(pid_t pid) {
   Deadline deadline = Deadline::After(kPromptTime);
-  while (!IsWaitingForWake(pid)) {
+  // CRIU finds what is still open.
+  while (!IsWaitingForWake(pid, /*unknown=*/true)) {
     if (deadline.Expired())
       return Status(StatusCode::kTimeout, "process " + Named(pid) + " does not close its sockets");
     (void)poll(nullptr, 0, 1);
@@ -58,6 +76,26 @@ Status AwaitDeaf(pid_t pid) {
 }
 
 }  // namespace
+
+Status Job::Stranded() {
+  stranded_ = true;
+  op_.answer.remedy = "`stasis cancel " + config_.name + "` ends it; `stasis restore " + config_.name +
+                      "` then brings it back from its last image";
+  return Status(
+      StatusCode::kFailedPrecondition,
+      "task " + config_.name + " is held by a ghost that is gone, and so is what it held of the task");
+}
+
+// Nobody can tell from its record: that is written after what it tells of, and may be out of date.
+Status Job::CheckNotStranded() {
+  stranded_ = false;
+  if (IsFrozenTree(process_.init_pid, config_.name)) return Stranded();
+  ASSIGN_OR_RETURN(std::vector<pid_t> tree, ProcessTree(process_.init_pid));
+  for (pid_t pid : tree) {
+    if (IsWaitingForWake(pid, /*unknown=*/false)) return Stranded();
+  }
+  return Status();
+}
 
 bool Job::IsMember(pid_t pid) const {
   return std::any_of(holdings_.members.begin(), holdings_.members.end(),
@@ -119,6 +157,7 @@ Status Job::ConnectMembers() {
     // A socket file whose process has ended, or become another program, by now.
     if (!member.ok() && member.status().code() == StatusCode::kUnavailable) continue;
     RETURN_IF_ERROR(member.status());
+    if ((*member)->hello().state == TaskState::kReleased) return Stranded();
     RETURN_IF_ERROR(CheckCarriable(**member, StrategyOf(**member), TaskState::kRunning));
     HeldMember held;
     held.nspid = (*member)->nspid();

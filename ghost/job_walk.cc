@@ -355,7 +355,7 @@ void Job::FillAnswer() {
 }
 
 const char* Job::StateName() const {
-  if (phase_ == Phase::kRunning) return "running";
+  if (phase_ == Phase::kRunning) return stranded_ ? "paused" : "running";
   if (phase_ == Phase::kAbsent) return "ended";
   return in_doubt_ ? "in-doubt" : "paused";
 }
