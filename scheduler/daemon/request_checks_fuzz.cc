@@ -31,6 +31,8 @@ void Look(const stasis::v1::SubmitRequest& submit) {
   Require(submit.min_gpus() <= submit.gpus());
   Require(submit.max_gpus() == 0 || submit.max_gpus() >= submit.gpus());
   Require(std::isfinite(submit.weight()) && submit.weight() >= 0);
+  Require(submit.utilization() >= 0 && submit.utilization() <= 1);
+  Require(static_cast<int64_t>(submit.memory_bytes()) >= 0);
 }
 void Look(const stasis::v1::SetTenantRequest& tenant) {
   Require(CheckTaskName(tenant.name()).ok());
