@@ -469,6 +469,7 @@ Status TaskServer::LetGo(TaskStrategy strategy) {
   if (!reconstruct) return first;
   Status torn_down = replay::Teardown().WithContext("tear down the driver's objects");
   EndDriver();
+  LogIfError("hold the addresses of device memory", vmm::HoldReleased());
   return first.ok() ? torn_down : first;
 }
 
@@ -514,6 +515,7 @@ void TaskServer::BackToReleased() {
   if (strategy_ == TaskStrategy::kReconstruct) {
     LogIfError("tear down the driver's objects again", replay::Teardown());
     EndDriver();
+    LogIfError("hold the addresses of device memory", vmm::HoldReleased());
   }
   state_ = TaskState::kReleased;
 }

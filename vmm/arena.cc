@@ -256,9 +256,18 @@ Status Arena::Detach(bool hold) {
   for (auto& [address, extent] : extents_) {
     note(DriverStatus(DiscardExtent(extent), "unmap device memory"));
     if (hold) extent.mapped = extent.created = false;
+    extent.stayed = extent.created;
   }
-  if (!hold) return first;
-  for (auto& [address, region] : regions_) note(HoldReservation(address, region));
+  if (hold) note(Hold());
+  return first;
+}
+
+Status Arena::Hold() {
+  Status first;
+  for (auto& [address, region] : regions_) {
+    Status held = HoldReservation(address, region);
+    if (first.ok()) first = std::move(held);
+  }
   return first;
 }
 

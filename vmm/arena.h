@@ -84,6 +84,8 @@ class Arena {
   // pages of the process; afterwards nothing counts as mapped, since the driver is about to be closed. Goes
   // on past errors and reports the first.
   Status Detach(bool hold);
+  // Holds its addresses, as far as that has not been done.
+  Status Hold();
   // Takes the addresses back from the hold; no-op where they are reserved.
   Status Reserve();
 

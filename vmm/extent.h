@@ -29,6 +29,7 @@ struct Extent {
   CUmemGenericAllocationHandle handle = 0;
   bool created = false;  // `handle` is good
   bool mapped = false;
+  bool stayed = false;  // it was to be given up, and could not
   bool shared = false;  // parts of it may belong to different allocations
   uint64_t share = 0;   // TaskExtent::share
 };

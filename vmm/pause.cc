@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cinttypes>
+#include <utility>
 
 #include "vmm/active_memory.h"
 #include "vmm/events.h"
@@ -146,15 +147,24 @@ Status Release(TaskStrategy strategy) {
   return first;
 }
 
+Status HoldReleased() {
+  Status first;
+  for (const std::shared_ptr<Arena>& arena : AllArenas()) KeepFirst(&first, arena->Hold());
+  KeepFirst(&first, VirtualMemory::Get().Hold());
+  return first;
+}
+
 Status ImportExtent(const TaskExtent& extent, Fd fd) {
   if (VirtualMemory::Get().HasExtent(extent.id)) return VirtualMemory::Get().ImportExtent(extent.id, fd);
   const Found found = FindExtent(extent);
   if (found.extent == nullptr) return NoSuchExtent(extent);
-  if (found.extent->created)
+  const bool stayed = std::exchange(found.extent->stayed, false);
+  if (found.extent->created && !stayed)
     return Errorf(StatusCode::kFailedPrecondition, "device memory at 0x%" PRIx64 " is attached already",
                   extent.address);
+  if (found.extent->mapped) return {};
   RETURN_IF_ERROR(found.arena->Reserve());
-  RETURN_IF_ERROR(ImportHandle(fd, &found.extent->handle));
+  if (!stayed) RETURN_IF_ERROR(ImportHandle(fd, &found.extent->handle));
   found.extent->created = true;
   // Rights of other devices need all contexts: Reattach().
   const AccessRights own = {{found.arena->device(), CU_MEM_ACCESS_FLAGS_PROT_READWRITE}};

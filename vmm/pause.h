@@ -33,7 +33,10 @@ Result<Fd> ExportExtent(const TaskExtent& extent);
 // Unmaps and releases everything and holds the addresses with inaccessible pages of the process. With
 // kReconstruct, host memory is unregistered too.
 Status Release(TaskStrategy strategy);
-// Maps the memory behind `fd` where the extent was. Needs the context of its device.
+// Holds the addresses that a release could not get from the driver, once that is closed and has left them.
+Status HoldReleased();
+// Maps the memory behind `fd` where the extent was, or leaves it where a release has failed to take it away.
+// Needs the context of its device.
 Status ImportExtent(const TaskExtent& extent, Fd fd);
 // Access rights, host registrations, pools: all else. kFailedPrecondition names an extent not imported.
 Status Reattach(TaskStrategy strategy);

@@ -44,6 +44,7 @@ struct PhysicalMemory {
   uint64_t id = 0;  // of the extent
   CUmemGenericAllocationHandle visible = 0, real = 0;
   bool created = true;         // `real` is good
+  bool stayed = false;         // it was to be given up, and could not
   uint64_t references = 0;     // of the program
   uint64_t mappings = 0;       // of the program
   uint64_t tickets = 0;        // exports of it that somebody still holds
@@ -113,6 +114,8 @@ class VirtualMemory {
   // Unmaps and releases all that is carried, and with `hold` the addresses, too. Goes on past errors and
   // reports the first.
   Status Detach(bool hold);
+  // Holds the addresses of all reservations, as far as that has not been done.
+  Status Hold();
   Status ImportExtent(uint64_t id, const Fd& fd);
   // Everything is where it was. kFailedPrecondition names an extent that was not imported.
   Status Reattach();

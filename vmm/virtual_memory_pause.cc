@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstring>
+#include <utility>
 
 #include "vmm/device_map.h"
 #include "vmm/extent.h"
@@ -115,19 +116,28 @@ Status VirtualMemory::SaveContents(PhysicalMemory& memory) {
 Status VirtualMemory::Detach(bool hold) {
   Status first;
   const std::vector<MemoryPtr> all = All();
+  for (const MemoryPtr& memory : all) memory->stayed = false;
   for (const MemoryPtr& memory : all)
     if (memory->carried == CarriedBy::kProcess && memory->created) KeepFirst(&first, SaveContents(*memory));
   for (auto& [address, range] : ranges_) {
     if (!range.mapped || range.memory->carried == CarriedBy::kDriver) continue;
-    KeepFirst(&first, DriverStatus(Driver().cuMemUnmap(address, range.size), "cuMemUnmap"));
-    range.mapped = false;
+    Status unmapped = DriverStatus(Driver().cuMemUnmap(address, range.size), "cuMemUnmap");
+    range.mapped = !hold && !unmapped.ok();
+    range.memory->stayed = range.memory->stayed || range.mapped;
+    KeepFirst(&first, std::move(unmapped));
   }
   for (const MemoryPtr& memory : all) {
-    if (!memory->created || memory->carried == CarriedBy::kDriver) continue;
-    KeepFirst(&first, DriverStatus(Driver().cuMemRelease(memory->real), "cuMemRelease"));
-    memory->created = false;
+    if (!memory->created || memory->stayed || memory->carried == CarriedBy::kDriver) continue;
+    Status released = DriverStatus(Driver().cuMemRelease(memory->real), "cuMemRelease");
+    memory->stayed = memory->created = !hold && !released.ok();
+    KeepFirst(&first, std::move(released));
   }
-  if (!hold) return first;
+  if (hold) KeepFirst(&first, Hold());
+  return first;
+}
+
+Status VirtualMemory::Hold() {
+  Status first;
   for (auto& [address, reservation] : reservations_) KeepFirst(&first, HoldReservation(address, reservation));
   return first;
 }
@@ -135,6 +145,7 @@ Status VirtualMemory::Detach(bool hold) {
 Status VirtualMemory::ImportExtent(uint64_t id, const Fd& fd) {
   const MemoryPtr memory = FindId(id);
   if (memory == nullptr) return Errorf(StatusCode::kNotFound, "no device memory %" PRIu64, id);
+  if (std::exchange(memory->stayed, false)) return {};
   if (memory->created)
     return Errorf(StatusCode::kFailedPrecondition, "device memory %" PRIu64 " is attached already", id);
   RETURN_IF_ERROR(ImportHandle(fd, &memory->real));
