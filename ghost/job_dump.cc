@@ -18,6 +18,7 @@
 #include "ghost/job.h"
 #include "ghost/proc.h"
 #include "ghost/programs.h"
+#include "ghost/restored.h"
 #include "ghost/scratch.h"
 #include "ghost/tcp_kernel.h"
 
@@ -219,6 +220,8 @@ Status Job::RunCriuDump(const std::string& folder) {
   RETURN_IF_ERROR(exit_status.status());
   Status status = CriuStatus(*exit_status, folder + "/dump.log", &op_.answer.remedy);
   if (!status.ok()) {
+    Status ended = EndCriu(folder, Deadline::After(kPromptTime));
+    if (!ended.ok()) Log(LogLevel::kWarning, ended.ToString());
     // The folder goes with the failure; its log is what can be looked at afterwards.
     (void)rename((folder + "/dump.log").c_str(), (paths_.state + "/criu-dump.log").c_str());
     return DiskIsFull(folder) ? NoRoom(folder, status) : OfTheLiving(tree, std::move(status));

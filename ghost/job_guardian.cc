@@ -2,6 +2,7 @@
 #include "ghost/child.h"
 #include "ghost/job.h"
 #include "ghost/proc.h"
+#include "ghost/restored.h"
 #include "ghost/tcp_kernel.h"
 
 namespace stasis {
@@ -120,8 +121,10 @@ Status Job::Recover(Phase goal, const Json& state) {
     RETURN_IF_ERROR(WaitProcess(criu_pid_, Deadline::Never()));
   }
   criu_pid_ = 0;
-  for (const std::string& folder : {paths_.Dump(), paths_.Revive()})
+  for (const std::string& folder : {paths_.Dump(), paths_.Revive()}) {
+    RETURN_IF_ERROR(EndCriu(folder + "/" + kCriuFolder, Deadline::After(kThawTime)));
     LetTcpGoOn(process_.init_pid, folder + "/" + kCriuFolder);
+  }
   Sweep();
   if (goal == Phase::kAbsent) {
     for (const Json& aside : state["set_aside"]) {

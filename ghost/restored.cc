@@ -38,11 +38,36 @@ bool Holds(const std::string& path, const std::string& text) {
   return false;
 }
 
+bool IsCriu(pid_t pid, const std::string& images) {
+  return MountNamespace(pid) == MountNamespace(getpid()) && Holds(ProcFile(pid, "cmdline"), images);
+}
+
 bool Belongs(pid_t pid, const std::string& images, const std::string& mark) {
   Result<ProcStat> stat = ReadProcStat(pid);
   if (stat.ok() && stat->parent == getpid()) return true;
   if (MountNamespace(pid) != MountNamespace(getpid())) return false;
   return Holds(ProcFile(pid, "cmdline"), images) || Holds(ProcFile(pid, "environ"), mark);
+}
+
+std::vector<pid_t> FindCriu(const std::string& images) {
+  std::vector<pid_t> found;
+  for (pid_t pid : AllProcesses()) {
+    if (IsCriu(pid, images)) found.push_back(pid);
+  }
+  return found;
+}
+
+template <typename Find>
+Status EndAll(const Find& find, const Deadline& deadline) {
+  for (;;) {
+    std::vector<pid_t> found = find();
+    if (found.empty()) return Status();
+    if (deadline.Expired())
+      return Status(StatusCode::kTimeout, "process " + Named(found.front()) + " of CRIU does not end");
+    for (pid_t pid : found) (void)kill(pid, SIGKILL);
+    (void)poll(nullptr, 0, 1);
+    for (pid_t pid : found) (void)waitpid(pid, nullptr, WNOHANG);
+  }
 }
 
 }  // namespace
@@ -65,16 +90,13 @@ std::vector<pid_t> FindRestored(const std::string& images, const std::string& ta
   return found;
 }
 
+Status EndCriu(const std::string& images, const Deadline& deadline) {
+  return EndAll([&] { return FindCriu(images); }, deadline);
+}
+
 Status EndRestored(const std::string& images, const std::string& task_run, const Deadline& deadline) {
-  for (;;) {
-    std::vector<pid_t> found = FindRestored(images, task_run);
-    if (found.empty()) return Status();
-    if (deadline.Expired())
-      return Status(StatusCode::kTimeout, "process " + Named(found.front()) + " of a restore does not end");
-    for (pid_t pid : found) (void)kill(pid, SIGKILL);
-    (void)poll(nullptr, 0, 1);
-    for (pid_t pid : found) (void)waitpid(pid, nullptr, WNOHANG);
-  }
+  RETURN_IF_ERROR(EndAll([&] { return FindRestored(images, task_run); }, deadline));
+  return EndCriu(images, deadline);
 }
 
 }  // namespace stasis

@@ -20,7 +20,13 @@ namespace stasis {
 // the task's mark (STASIS_TASK); and all that share a PID namespace with one of them.
 std::vector<pid_t> FindRestored(const std::string& images, const std::string& task_run);
 
-// Ends them all. For a task that has no processes which are to live. kTimeout: some are still there.
+// CRIU starts processes of its own for what it tries out of the kernel, and lets them stop; those stay when
+// it is killed. Ends all whose command line is that of a CRIU with the folder `images`, in this process's
+// mount namespace. The CRIU itself must have ended. kTimeout: some are still there.
+Status EndCriu(const std::string& images, const Deadline& deadline);
+
+// Ends them all, and what EndCriu() does. For a task that has no processes which are to live. kTimeout: some
+// are still there.
 Status EndRestored(const std::string& images, const std::string& task_run, const Deadline& deadline);
 
 }  // namespace stasis

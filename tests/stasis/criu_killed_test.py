@@ -1,5 +1,5 @@
-"""CRIU is killed while it restores a task, as the out-of-memory killer might: whatever it has made of the processes by then is
-ended with it. A program that ran on, and that nobody knew of, would be there twice after the next restore."""
+"""CRIU is killed at work, as the out-of-memory killer might: whatever it has made of the processes of a restore by then is ended
+with it, as are its own. A program that ran on, and that nobody knew of, would be there twice after the next restore."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ from stasis_job import Site, built
 
 FULL = os.environ.get("STASIS_TEST_FULL") == "1"
 SEED = int(os.environ.get("STASIS_TEST_SEED", "1"))
-KILLS = 400 if FULL else 25
+KILLS = 400 if FULL else 15
 
 
 def read(pid, name):
@@ -47,34 +47,35 @@ class CriuKilled(unittest.TestCase):
             return client.makefile().readline().strip()
 
     def of_the_task(self):
-        """Its own processes, and those of CRIU that have not become one yet. All are in a PID namespace of their own."""
+        """Its own processes, which are in a PID namespace of their own, and those of CRIU."""
         own, folder, found = os.readlink("/proc/self/ns/pid"), self.site.folder.name.encode(), []
         for pid in processes():
             with contextlib.suppress(OSError):
-                if os.readlink(f"/proc/{pid}/ns/pid") != own and folder in read(pid, "environ") + read(pid, "cmdline"):
+                if folder not in read(pid, "environ") + read(pid, "cmdline"):
+                    continue
+                if os.readlink(f"/proc/{pid}/ns/pid") != own or read(pid, "comm") == b"criu\n":
                     found.append((pid, read(pid, "comm").decode(errors="replace").strip()))
         return found
 
-    def main_criu(self, restore):
+    def main_criu(self, command):
         """It is soon done, and nothing tells when it begins."""
         mark = self.site.state.encode()
         ghosts = []
-        while restore.poll() is None:
+        while command.poll() is None:
             for ghost in ghosts:
                 for pid in hung.descendants(ghost):
-                    if read(pid, "comm") == b"criu\n" and read(pid, "cmdline").split(b"\0")[1:2] == [b"restore"]:
+                    if read(pid, "comm") == b"criu\n" and read(pid, "cmdline").split(b"\0")[1:2] in ([b"restore"], [b"dump"]):
                         return pid
             ghosts = ghosts or [pid for pid in processes() if read(pid, "comm") == b"stasis-ghost\n" and mark in read(pid, "cmdline")]
         return 0
 
-    def restore_and_kill(self):
-        """Whether the restore has come to its end all the same."""
-        command = [built("bin/stasis"), "restore", "--detach", self.job.name]
-        with subprocess.Popen(command, env=self.site.env(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                              stderr=subprocess.PIPE, text=True, preexec_fn=die_with_parent) as restore:
-            criu = self.main_criu(restore)
+    def kill_in(self, *verb):
+        """Whether it has come to its end all the same."""
+        with subprocess.Popen([built("bin/stasis"), *verb, self.job.name], env=self.site.env(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, text=True, preexec_fn=die_with_parent) as command:
+            criu = self.main_criu(command)
             if criu == 0:
-                self.assertEqual(restore.returncode, 0, restore.stderr.read())
+                self.assertEqual(command.returncode, 0, command.stderr.read())
                 return True
             begin = time.monotonic()
             handle = os.pidfd_open(criu)
@@ -85,8 +86,8 @@ class CriuKilled(unittest.TestCase):
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(handle, signal.SIGKILL)
             os.close(handle)
-            restore.communicate()
-        return restore.returncode == 0
+            command.communicate()
+        return command.returncode == 0
 
     def test_nothing_of_a_restore_is_left(self):
         self.job = self.site.start("counter", built("samples/counter"))
@@ -95,7 +96,7 @@ class CriuKilled(unittest.TestCase):
         self.job.verb("checkpoint", "--stop")
         killed = 0
         while killed < KILLS:
-            if self.restore_and_kill():
+            if self.kill_in("restore", "--detach"):
                 self.assertEqual(self.ask("get"), "1")
                 self.job.verb("checkpoint", "--stop")
                 continue
@@ -104,6 +105,23 @@ class CriuKilled(unittest.TestCase):
             self.assertEqual(self.of_the_task(), [], f"kill {killed} of seed {SEED}")
         self.job.verb("restore", "--detach")
         self.assertEqual(self.ask("inc"), "2")
+        self.assertEqual(self.ask("quit"), "bye")
+        self.assertEqual(self.job.wait(), 0)
+        self.assertEqual(self.site.memory_in_the_end(), [0])
+
+    def test_nothing_of_a_dump_is_left(self):
+        self.job = self.site.start("counter", built("samples/counter"))
+        self.job.wait_for_output("listening")
+        self.job.verb("checkpoint")
+        for number in range(KILLS):
+            if self.kill_in("checkpoint"):
+                continue
+            self.job.wait_for_ghost_to_leave()
+            left = [process for process in self.of_the_task() if process[1] == "criu"]
+            self.assertEqual(left, [], f"kill {number} of seed {SEED}")
+            if not self.job.alive():
+                self.job.verb("restore", "--detach")  # CRIU was at work in it
+            self.assertEqual(self.ask("get"), "0")
         self.assertEqual(self.ask("quit"), "bye")
         self.assertEqual(self.job.wait(), 0)
         self.assertEqual(self.site.memory_in_the_end(), [0])
