@@ -152,7 +152,7 @@ class Faults(unittest.TestCase):
         self.assertEqual(told.condition, CONDITION("CONDITION_RUNNING"), details + str(told))
         elsewhere = self.nodes["right" if at == "left" else "left"].agent.job(job.name)
         if elsewhere is not None:
-            self.assertNotEqual(elsewhere.condition, CONDITION("CONDITION_RUNNING"), details + str(elsewhere))
+            self.assertEqual(elsewhere.condition, CONDITION("CONDITION_MIGRATED"), details + str(elsewhere))
 
     def start(self, name):
         """A job, and what a migration of it takes."""
@@ -174,6 +174,8 @@ class Faults(unittest.TestCase):
             print(what, flush=True)
             ended = self.migrate_with(job, fault, delay)
             self.check_one_copy(job, ended, what)
+            # It has been on both, and where it does not come back to it is still on record.
+            self.assertEqual([node.name for node in self.nodes.nodes.values() if node.agent.job(job.name) is None], [], what)
             ends[fault, op.OperationState.Name(ended.state).rsplit("_", 1)[1].lower()] += 1
         print(", ".join(f"{fault} {state}: {count}" for (fault, state), count in sorted(ends.items())), flush=True)
         self.assertEqual(job.finish(), (0, self.sample.expected()))

@@ -73,6 +73,7 @@ class World:
 
     def __enter__(self):
         self.usual = dict(USUAL)
+        self.abandoned = False  # an agent was killed while it had a part in a migration
         with contextlib.ExitStack() as stack:
             # One thread for all that strikes: what it starts ends with it.
             self.striker = stack.enter_context(concurrent.futures.ThreadPoolExecutor(1))
@@ -101,15 +102,16 @@ class World:
 
     def findings(self):
         self.settle()
-        return [finding for each in self.audits for finding in each.findings()]
+        return [finding for each in self.audits for finding in each.findings(self.abandoned)]
 
 
 class Outcome:
-    """Of a verb: `state` is succeeded, failed, cancelled, lost."""
+    """Of a verb: `state` is succeeded, failed, cancelled, lost. `brought_back`: it has restored the job from an image by itself."""
 
-    def __init__(self, state_, result):
+    def __init__(self, state_, result, brought_back=False):
         self.state = state_
         self.result = result
+        self.brought_back = brought_back
 
     def __str__(self):
         return f"{self.state} {json.dumps(self.result)}"
@@ -179,7 +181,7 @@ class Course:
                     raise AssertionError(f"{verb} of {self.job.name}: {begun.id} has not ended: {error!r}") from error
                 time.sleep(0.05)  # the agent was killed, and is back in a moment
         word = op.OperationState.Name(ended.state).rsplit("_", 1)[1].lower()
-        return Outcome(word, json.loads(ended.result_json or "{}"))
+        return Outcome(word, json.loads(ended.result_json or "{}"), any("brought back from image" in note for note in ended.notes))
 
     def by_command(self, verb, arguments, strike):
         command = [*self.node.through, built("bin/stasis"), verb, "--json", "--embedded", self.job.name, *arguments]
@@ -203,6 +205,7 @@ class Course:
             else:
                 outcome = self.by_command(verb, arguments, strike)
         self.doomed |= disturbed and strike.struck and (each.kind, each.what) in LOST_DEVICE
+        self.world.abandoned |= step == "migrate" and each.what in ("agent", "peer-agent") and strike.struck
         if outcome.state == "succeeded":
             self.down = step == "checkpoint --stop"
             if not disturbed or each.kind == "none":
@@ -318,10 +321,20 @@ class Course:
         before = self.job.at
         for number, step in enumerate(plan.VERBS[each.verb]):
             outcome = self.carry_out(step, each, number == each.step)
+            if outcome.brought_back:
+                self.note_brought_back(each)
             if outcome.state != "succeeded":
                 self.check_failure(each, outcome, before)
                 break
         return self.bring_back(each)
+
+    def note_brought_back(self, each):
+        if harmless(each) and not self.doomed:
+            raise AssertionError(f"{self.job.name} did not live through {each.text()}")
+        self.find()
+        self.doomed = False
+        self.job.brought_back()
+        self.totals.outcome("brought back by the verb")
 
     def check_failure(self, each, outcome, before):
         """What has failed says what it has left, and that is so."""

@@ -96,12 +96,6 @@ class MovingJob:
         for node in self.nodes.nodes.values():
             if node.agent.job(self.name) is not None:
                 node.agent.call("remove", job=self.name, images=True)
-            # A node that did not take it when it came again has images of the earlier stay, and no record.
-            images = [image["image"] for image in node.stasis("images ls", "--all")[1]["images"] if image["task"] in self.tasks]
-            if images:
-                status, answer, _ = node.stasis("images rm", "--force", *images)
-                if status != 0:
-                    raise AssertionError(f"images rm on {node.name}: {answer}")
 
 
 __all__ = ["BUILD", "CONDITION", "INTERFACE", "MovingJob", "OperationFailed", "Sample"]
