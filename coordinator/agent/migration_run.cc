@@ -232,11 +232,10 @@ Status MigrationRun::SendRest() {
   RETURN_IF_ERROR(sender_->Send(
       store_, lacking, [this](uint64_t now, uint64_t total) { context_.Progress("send", now, total); }));
   for (size_t rank = 0; rank < memory_.image.tasks.size(); ++rank) {
-    ASSIGN_OR_RETURN(std::string path,
-                     ManifestPath(store_->root(), job_->tasks()[rank], memory_.image.tasks[rank]));
-    ASSIGN_OR_RETURN(std::string bytes, ReadFile(path, kMaxPeerManifest));
-    RETURN_IF_ERROR(
-        peer_->PutManifest(memory_.token, static_cast<uint32_t>(rank), std::as_bytes(std::span(bytes))));
+    // As it is in the clear, also where it is encrypted here.
+    ASSIGN_OR_RETURN(auto image, ImageReader::Open(store_, job_->tasks()[rank], memory_.image.tasks[rank]));
+    ASSIGN_OR_RETURN(std::vector<std::byte> bytes, SerializeImageManifest(image->manifest()));
+    RETURN_IF_ERROR(peer_->PutManifest(memory_.token, static_cast<uint32_t>(rank), bytes));
   }
   span.set_bytes(sender_->sent_bytes() - before);
   figures_["sent_bytes"] = sender_->sent_bytes();
