@@ -4,8 +4,10 @@
 . "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 . "$STASIS_ROOT/scripts/lib/criu.sh"
 
+built=
 case "${1:-}" in
   "") ;;
+  --built) built=1 ;;
   -h|--help)
     cat <<'HELP'
 usage: scripts/demo.sh
@@ -18,19 +20,24 @@ HELP
   *) usage_error "unknown argument '$1'" ;;
 esac
 
-step "setup"
-"$STASIS_ROOT/scripts/setup.sh"
-step "build"
-"$STASIS_ROOT/scripts/build.sh" release stasis stasis-init stasis-ghost stasis_shim softgpud softgpu-smi softgpu_cuda \
-  softgpu_cudart sample_mlp_train
+if [ -z "$built" ]; then
+  step "setup"
+  "$STASIS_ROOT/scripts/setup.sh"
+  step "build"
+  "$STASIS_ROOT/scripts/build.sh" release stasis stasis-init stasis-ghost stasis_shim softgpud softgpu-smi softgpu_cuda \
+    softgpu_cudart sample_mlp_train
+  STASIS_CRIU=$(criu_find)
+  export STASIS_CRIU
+  # Checkpoints need root, and that of a user namespace will do.
+  [ "$(id -u)" -eq 0 ] ||
+    exec unshare --user --map-root-user --mount --propagation slave bash "${BASH_SOURCE[0]}" --built
+fi
 
 build=$STASIS_ROOT/build/release
 train=$build/samples/mlp_train
 work=$(mktemp -d)
 daemon=
 export STASIS_STATE_DIR=$work/state STASIS_RUN_DIR=$work/run SOFTGPU_SOCKET=$work/node/softgpud.sock
-STASIS_CRIU=$(criu_find)
-export STASIS_CRIU
 stasis() { "$build/bin/stasis" "$@"; }
 
 cleanup() {
