@@ -203,6 +203,8 @@ class Job {
   Status Stranded();
   bool IsMember(pid_t pid) const;
   Status CheckNobodyPassesUs(const std::vector<pid_t>& tree);
+  std::string PlacesFile() const { return paths_.run + "/placements"; }
+  std::map<std::string, int> RecordedPlaces() const;
   Placements PlacesOf(const HeldMember& held) const;
   Status CheckCarriable(const Member& member, TaskStrategy strategy, TaskState expected);
   void NoteDriver(const Member& member, HeldMember* held) const;

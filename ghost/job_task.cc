@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
+#include <set>
+#include <sstream>
 
 #include "base/files.h"
 #include "base/unix_socket.h"
@@ -127,13 +130,24 @@ Status Job::CheckCarriable(const Member& member, TaskStrategy strategy, TaskStat
                 who + " is " + TaskStateName(hello.state) + ", not " + TaskStateName(expected));
 }
 
+// What RecordPlaces() has written: UUIDs, as the processes see them, and where these devices are.
+std::map<std::string, int> Job::RecordedPlaces() const {
+  std::map<std::string, int> places;
+  Result<std::string> text = ReadFile(PlacesFile());
+  std::istringstream lines(text.ok() ? *text : std::string());
+  std::string uuid;
+  for (int physical = 0; lines >> uuid >> physical;) places.emplace(uuid, physical);
+  return places;
+}
+
 // A process whose driver has moved it keeps the numbers it had at start; where it went is on record here.
 Placements Job::PlacesOf(const HeldMember& held) const {
   Placements places;
-  std::vector<int> known = record().gpus;
-  bool moved = held.strategy == TaskStrategy::kDriverCheckpoint && known.size() == held.devices.size();
-  for (size_t i = 0; i < held.devices.size(); ++i) {
-    places[held.devices[i].virtual_ordinal] = moved ? known[i] : held.devices[i].physical_ordinal;
+  std::map<std::string, int> recorded;
+  if (held.strategy == TaskStrategy::kDriverCheckpoint) recorded = RecordedPlaces();
+  for (const TaskDevice& device : held.devices) {
+    auto moved = recorded.find(HexOf({device.uuid})[0]);
+    places[device.virtual_ordinal] = moved == recorded.end() ? device.physical_ordinal : moved->second;
   }
   return places;
 }
@@ -390,18 +404,16 @@ Status Job::RecordPlaces() {
   std::string places;
   if (first != holdings_.members.end()) {
     record_.gpus.clear();
-    for (const TaskDevice& device : first->devices) {
-      int physical = first->placements.at(device.virtual_ordinal);
-      record_.gpus.push_back(physical);
-      places += HexOf({device.uuid})[0] + " " + std::to_string(physical) + "\n";
-    }
+    for (const TaskDevice& device : first->devices)
+      record_.gpus.push_back(first->placements.at(device.virtual_ordinal));
+    places = PlacesText(*first, holdings_.members);
   } else {
     // Nobody has looked at devices yet: those that have been named are for who does.
     if (op_.request.gpus.empty()) return Status();
     record_.gpus = op_.request.gpus;
     for (int physical : record_.gpus) places += "- " + std::to_string(physical) + "\n";
   }
-  return WriteFileAtomically(paths_.run + "/placements", places);
+  return WriteFileAtomically(PlacesFile(), places);
 }
 
 // What is held on the devices that this process sees, whoever of the task it was copied from.
