@@ -155,7 +155,7 @@ void State::SetTried(JobId a, JobId b) {
 }
 
 // From the waiting to the running.
-void State::Begin(JobId id) {
+void State::Begin(JobId id, Time stall) {
   Job& job = jobs_[id];
   RemoveAt(waiting_[job.spec.tenant], index_[id], index_);
   --waiting_count_;
@@ -164,7 +164,11 @@ void State::Begin(JobId id) {
   job.phase = JobPhase::kRunning;
   job.evicted = false;
   job.first_start = std::min(job.first_start, now_);
-  job.lease_end = LeaseEnd(job);
+  job.lease_end = LeaseEnd(job) + stall;
+}
+
+void State::BeginLease(JobId id) {
+  if (jobs_[id].lease_end == kNever) jobs_[id].lease_end = LeaseEnd(jobs_[id]);
 }
 
 void State::Apply(const Action& action, Time stall) {
@@ -173,12 +177,12 @@ void State::Apply(const Action& action, Time stall) {
     case ActionKind::kStart:
     case ActionKind::kResume: {
       STASIS_CHECK(job.phase == (action.kind == ActionKind::kStart ? JobPhase::kPending : JobPhase::kPaused));
-      Begin(action.job);
+      Begin(action.job, stall);
       return Place(job, action.to, stall);
     }
     case ActionKind::kPack:
       STASIS_CHECK(job.phase == JobPhase::kPending || job.phase == JobPhase::kPaused);
-      Begin(action.job);
+      Begin(action.job, stall);
       return Pack(action.job, action.with, stall);
     case ActionKind::kPause:
       STASIS_CHECK(job.phase == JobPhase::kRunning);

@@ -84,11 +84,15 @@ class State {
   // kInvalidArgument: more devices than the cluster has, no such tenant, not a positive number of devices or
   // duration.
   Result<JobId> Submit(const JobSpec& spec);
-  // Carries an action out. `stall`: how long the job makes no progress although it holds its devices.
+  // Carries an action out. `stall`: how long the job makes no progress although it holds its devices; a lease
+  // that begins begins after that.
   // CHECKs that the action is possible.
   void Apply(const Action& action, Time stall);
   // It has ended, whether it ran or waited.
   void Finish(JobId id);
+  // It is not there yet, and nobody knows for how long: its lease begins with BeginLease().
+  void HoldLease(JobId id) { jobs_[id].lease_end = kNever; }
+  void BeginLease(JobId id);
   // The running job has been seen to advance by so much in a unit of time.
   void SetRate(JobId id, double rate);
   void SetKnown(JobId id, bool known) { jobs_[id].known = known; }
@@ -138,7 +142,7 @@ class State {
  private:
   bool CanBe(const Saved& saved) const;
   Status TakeDevices();
-  void Begin(JobId id);
+  void Begin(JobId id, Time stall);
   void Place(Job& job, const Placement& placement, Time stall);
   void Unplace(Job& job);
   void Pack(JobId guest, JobId host, Time stall);

@@ -257,6 +257,9 @@ void Cluster::Apply(uint64_t number, const Decided& fact) {
   Action action{fact.kind, entry.id, PlacementOf(fact.to), kNoJob};
   if (!fact.with.empty()) action.with = EntryOf(fact.with).id;
   Carry(action);
+  // Its lease begins when it is there: coming may take longer than a lease.
+  const bool comes = fact.kind != ActionKind::kPause && job.phase == JobPhase::kRunning && before.empty();
+  if (comes) state_.HoldLease(entry.id);
   last_decision_ = last_decided_ = state_.now();
   Pending pending;
   pending.kind = fact.kind;
@@ -320,6 +323,7 @@ void Cluster::Succeeded(Entry& entry, const Pending& pending) {
   if (shares) state_.BeginSharing(entry.id);
   entry.failures = 0;
   entry.lost = false;
+  if (entry.orders.empty()) state_.BeginLease(entry.id);
 }
 
 // What cannot be started, or not be brought back again and again, has failed.
@@ -382,6 +386,7 @@ void Cluster::PutBack(const Entry& entry) {
     STASIS_CHECK(action.with != kNoJob);
   }
   Carry(action);
+  if (!entry.orders.empty()) state_.HoldLease(entry.id);
 }
 
 void Cluster::End(Entry& entry, bool ok, int exit_code, const std::string& message) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <random>
 #include <set>
@@ -219,10 +220,12 @@ class World {
   std::map<std::string, int> order_counts_;
 };
 
+unsigned Seeds(unsigned few) { return std::getenv("STASIS_TEST_FULL") != nullptr ? 20 * few : few; }
+
 class ClusterWorld : public ::testing::TestWithParam<std::string_view> {};
 
 TEST_P(ClusterWorld, EveryJobEndsAndNoDeviceHasTwo) {
-  for (unsigned seed = 1; seed <= 6; ++seed) {
+  for (unsigned seed = 1; seed <= Seeds(6); ++seed) {
     World world(GetParam(), seed, 60, /*faults=*/false);
     world.Run();
     ASSERT_FALSE(HasFailure()) << "seed " << seed;
@@ -232,7 +235,7 @@ TEST_P(ClusterWorld, EveryJobEndsAndNoDeviceHasTwo) {
 TEST_P(ClusterWorld, TheSameWhenOrdersFailAndNodesGo) {
   std::map<std::string, int> orders;
   int shared = 0;
-  for (unsigned seed = 1; seed <= 12; ++seed) {
+  for (unsigned seed = 1; seed <= Seeds(12); ++seed) {
     World world(GetParam(), seed, 60, /*faults=*/true);
     world.Run();
     ASSERT_FALSE(HasFailure()) << "seed " << seed;
@@ -294,6 +297,22 @@ TEST_F(ClusterTest, APauseThatFailsTakesTheDevicesBackFromWhoWasToHaveThem) {
   EXPECT_EQ(low->message, "a kernel does not end");
   EXPECT_EQ(keeper_.cluster().state().job(low->id).phase, JobPhase::kRunning);
   keeper_.Restart();
+}
+
+// However long it takes to come: else it would have to leave before it has done anything, again and again.
+TEST_F(ClusterTest, ALeaseBeginsWhenTheJobIsThere) {
+  keeper_.Happens(1, JobSubmitted{Request("first", "a", 4)});
+  keeper_.Decide(1);
+  const Order run = Only();
+  keeper_.Happens(2, JobSubmitted{Request("second", "a", 4)});
+  keeper_.Decide(3 * kLease);
+  keeper_.Happens(3 * kLease + 1, OrderEnded{run.number, true, ""});
+  keeper_.Decide(3 * kLease + 2);
+  EXPECT_TRUE(keeper_.cluster().Ready().empty());
+  EXPECT_EQ(keeper_.cluster().wake(), 4 * kLease + 1);
+  keeper_.Restart();
+  keeper_.Decide(4 * kLease + 1);
+  EXPECT_EQ(Only().kind, OrderKind::kPause);
 }
 
 TEST_F(ClusterTest, WhatCannotBeStartedHasFailed) {

@@ -8,6 +8,7 @@
 
 #include "scheduler/sim/plot.h"
 #include "scheduler/sim/report.h"
+#include "scheduler/state.h"
 
 namespace stasis::scheduler {
 namespace {
@@ -72,6 +73,26 @@ TEST(SimulatorTest, AJobThatComesBackOnAnotherNodeMoves) {
   EXPECT_EQ(End(*result, 1), 50);
   EXPECT_EQ(End(*result, 2), 55);
   EXPECT_EQ(End(*result, 0), 50 + 7 + 90);
+}
+
+TEST(StateTest, ALeaseBeginsWhenTheJobHasCome) {
+  Settings settings;
+  settings.shape = {1, 4, 1};
+  settings.lease = 10 * kSecond;
+  State state(settings);
+  JobSpec spec = MakeJob(state.AddTenant({"a", 1}), 0, 4, 100);
+  const JobId job = *state.Submit(spec);
+  state.Apply({ActionKind::kStart, job, {{0, 0xf}}, kNoJob}, 25 * kSecond);
+  EXPECT_EQ(state.NextLeaseEnd(state.job(job)), 35 * kSecond);
+  // Where nobody knows how long it takes.
+  state.HoldLease(job);
+  state.AdvanceTo(100 * kSecond);
+  EXPECT_FALSE(state.LeaseEndedSince(state.job(job), 0));
+  state.BeginLease(job);
+  EXPECT_EQ(state.NextLeaseEnd(state.job(job)), 110 * kSecond);
+  state.AdvanceTo(104 * kSecond);
+  state.BeginLease(job);
+  EXPECT_EQ(state.NextLeaseEnd(state.job(job)), 110 * kSecond) << "it has begun";
 }
 
 TEST(SimulatorTest, ADeviceIsFreeWhenWhoMigratesHasGone) {
