@@ -276,5 +276,67 @@ class Killed(OnTwoNodes):
         self.check_kept(job, self.right)
 
 
+class Encrypted(OnTwoNodes):
+    """Each node has a key of its own; its agent has the identity of it."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.nodes = AgentNodes(rate=RATE, delay=DELAY, left=DEVICES, right=DEVICES)
+        cls.nodes.__enter__()
+        cls.addClassCleanup(cls.nodes.__exit__, None, None, None)
+        cls.left, cls.right = cls.nodes["left"], cls.nodes["right"]
+        cls.keys = {}
+        for node in (cls.left, cls.right):
+            identity = os.path.join(node.run_dir, "identity")
+            status, told, words = node.stasis("images keygen", identity)
+            assert status == 0, (told, words)
+            cls.keys[node.name] = told["id"]
+            status, told, words = node.stasis("images encrypt-to", told["public_key"])
+            assert status == 0, (told, words)
+            node.agent_env["STASIS_IDENTITY"] = identity
+        cls.nodes.start_agents()
+
+    def check_encrypted(self, node, job):
+        """As who has no identity sees it."""
+        status, told, words = node.stasis("images ls")
+        self.assertEqual(status, 0, words)
+        keys = {image["encrypted_to"] for image in told["images"] if image["task"] in (job.name, *job.tasks)}
+        self.assertEqual(keys, {self.keys[node.name]}, told)
+        status, told, words = node.stasis("images verify")
+        self.assertEqual((status, told["damages"], told["sealed_images"]), (0, [], told["images"]), words)
+
+    def test_copies_and_moves_are_encrypted_for_the_node_they_are_on(self):
+        job = self.start(RANKED)
+        self.image(job)
+        told = self.copy(job)
+        self.assertEqual(told["copy"], "000001", told)
+        self.assertEqual(self.copy(job)["copy"], "000001")  # that it has already
+        self.check_encrypted(self.left, job)
+        self.check_encrypted(self.right, job)
+        job.migrate("right")
+        self.assertEqual(job.live_on(), {"right": job.tasks})
+        self.image(job)
+        self.check_encrypted(self.right, job)
+        self.check_end(job)
+
+    def test_without_an_identity_images_are_written_and_not_restored(self):
+        job = self.start(ALONE)
+        self.left.stop_agent()
+        identity = self.left.agent_env.pop("STASIS_IDENTITY")
+        self.addCleanup(self.left.agent_env.update, STASIS_IDENTITY=identity)
+        self.left.start_agent()
+        self.image(job)
+        for verb, fields in (("migrate", {"node": self.right.peer}), ("copyImage", {"node": self.right.peer})):
+            with self.assertRaises(OperationFailed) as refused:
+                self.left.agent.call(verb, job=job.name, **fields)
+            self.assertEqual(refused.exception.result["code"], "PERMISSION_DENIED", refused.exception.result)
+            self.assertIn(self.keys["left"], refused.exception.result["message"])
+            self.assertEqual(job.live_on(), {"left": job.tasks})
+        self.left.stop_agent()
+        self.left.agent_env["STASIS_IDENTITY"] = identity
+        self.left.start_agent()
+        self.check_end(job)
+
+
 if __name__ == "__main__":
     unittest.main()
