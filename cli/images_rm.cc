@@ -24,7 +24,9 @@ Result<std::vector<ImageName>> NamedImages(const Options& options, Store& store,
       return Status(StatusCode::kInvalidArgument, "'" + text + "' names no image: TASK/ID, as train/000001");
     }
     if (IsJob(folders, name.task)) {
-      RETURN_IF_ERROR(PartsOf(name, folders, nullptr).status());
+      // A damaged one is there, and has to go.
+      Status there = PartsOf(name, folders, nullptr).status();
+      if (!there.ok() && there.code() != StatusCode::kCorrupt) return there;
       if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
       continue;
     }

@@ -265,6 +265,11 @@ class Course:
     def bring_back(self, each):
         """It runs and gets on, whatever the verb has left it in. How: a word for the totals."""
         how = "ran on"
+        if each.what == "ghosts":
+            # Nobody has written down that it does not run any more; whoever asks for something is told.
+            self.find()
+            with contextlib.suppress(OperationFailed):
+                self.call("resume")
         for _ in range(6):
             told = self.find()
             self.say(f"on {self.job.at}: {told.text}")
