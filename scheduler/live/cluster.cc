@@ -426,15 +426,19 @@ void Cluster::Apply(uint64_t, const JobLost& fact) {
 void Cluster::Apply(uint64_t number, const JobCancelled& fact) {
   Entry& entry = EntryOf(fact.job);
   entry.cancelled = true;
-  const Placement before = state_.job(entry.id).placement;
   const bool nothing_runs = entry.where == Where::kNowhere || entry.where == Where::kImage;
   if (nothing_runs && entry.orders.empty()) return End(entry, false, 0, "cancelled");
   state_.Finish(entry.id);
+  // Wherever it may be by then: an order before this one may fail, and leave it where it was.
+  if (entry.where == Where::kRunning) leaving_[IdOf(entry.node)].emplace_back(entry.devices, number);
+  for (const uint64_t order : entry.orders) {
+    const Pending& earlier = orders_.at(order);
+    if (earlier.devices != 0) leaving_[earlier.node].emplace_back(earlier.devices, number);
+  }
   Pending pending;
   pending.cancel = true;
   pending.job = fact.job;
   AddOrder(number, std::move(pending));
-  for (const NodeShare& share : before) leaving_[share.node].emplace_back(share.devices, number);
 }
 
 void Cluster::Apply(uint64_t, const MaintenanceSet& fact) {

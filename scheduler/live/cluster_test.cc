@@ -220,7 +220,7 @@ class World {
   std::map<std::string, int> order_counts_;
 };
 
-unsigned Seeds(unsigned few) { return std::getenv("STASIS_TEST_FULL") != nullptr ? 20 * few : few; }
+unsigned Seeds(unsigned few) { return std::getenv("STASIS_TEST_FULL") != nullptr ? 10 * few : few; }
 
 class ClusterWorld : public ::testing::TestWithParam<std::string_view> {};
 
@@ -313,6 +313,24 @@ TEST_F(ClusterTest, ALeaseBeginsWhenTheJobIsThere) {
   keeper_.Restart();
   keeper_.Decide(4 * kLease + 1);
   EXPECT_EQ(Only().kind, OrderKind::kPause);
+}
+
+TEST_F(ClusterTest, AVictimThatIsCancelledHoldsItsDevicesUntilItHasGone) {
+  keeper_.Happens(1, JobSubmitted{Request("low", "a", 4)});
+  keeper_.Decide(1);
+  keeper_.Happens(2, OrderEnded{Only().number, true, ""});
+  keeper_.Happens(3, JobSubmitted{Request("high", "a", 4, 1)});
+  keeper_.Decide(3);
+  const Order pause = Only();
+  ASSERT_EQ(pause.kind, OrderKind::kPause);
+  keeper_.Happens(4, JobCancelled{"low"});
+  keeper_.Happens(5, OrderEnded{pause.number, false, "no room"});
+  keeper_.Decide(5);
+  const Order cancel = Only();
+  EXPECT_EQ(cancel.kind, OrderKind::kCancel) << "it is there still";
+  keeper_.Restart();
+  keeper_.Happens(6, OrderEnded{cancel.number, true, ""});
+  EXPECT_EQ(Only().job, "high");
 }
 
 TEST_F(ClusterTest, WhatCannotBeStartedHasFailed) {
