@@ -164,12 +164,17 @@ Status Job::ConnectMembers() {
   if (!members_.empty()) return Status();
   holdings_.Clear();
   ASSIGN_OR_RETURN(std::vector<pid_t> tree, ProcessTree(process_.init_pid));
-  for (pid_t pid : tree) RETURN_IF_ERROR(CheckResponsive(pid));
+  for (pid_t pid : tree) {
+    Status status = CheckResponsive(pid);
+    // One that has ended meanwhile, or that its parent does not wait for, has nothing to say.
+    if (status.code() != StatusCode::kNotFound) RETURN_IF_ERROR(status);
+  }
   Deadline deadline = Deadline::After(kPromptTime);
   for (const MemberSocket& socket : FindMembers(paths_.Ctl(), tree)) {
     Result<std::unique_ptr<Member>> member = Member::Connect(socket.path, socket.pid, deadline);
     // A socket file whose process has ended, or become another program, by now.
-    if (!member.ok() && member.status().code() == StatusCode::kUnavailable) continue;
+    if (!member.ok() && (member.status().code() == StatusCode::kUnavailable || HasEnded(socket.pid)))
+      continue;
     RETURN_IF_ERROR(member.status());
     if ((*member)->hello().state == TaskState::kReleased) return Stranded();
     RETURN_IF_ERROR(CheckCarriable(**member, StrategyOf(**member), TaskState::kRunning));

@@ -1,4 +1,5 @@
-"""One process that uses CUDA and three that do not, with semaphores and files of /dev/shm that have no name any more.
+"""One process that uses CUDA and three that do not, another that has ended and is not waited for, and semaphores and files of
+/dev/shm that have no name any more.
 
 usage: family GO    prints the same whatever happens to it before GO exists
 """
@@ -42,6 +43,9 @@ def child(number, semaphore, done, shared):
 def main():
     begin, done = nameless_semaphore(), nameless_semaphore()
     file, shared = nameless_file()
+    ended = os.fork()
+    if ended == 0:
+        os._exit(9)
     children = []
     for number in range(3):
         pid = os.fork()
@@ -59,7 +63,7 @@ def main():
         LIBC.sem_post(begin)
     for _ in children:
         LIBC.sem_wait(done)
-    ends = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children]
+    ends = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in [ended, *children]]
     cuda.say(f"{ends} {list(shared[:3])} {os.fstat(file.fileno()).st_size}")
 
 
