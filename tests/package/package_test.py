@@ -72,6 +72,13 @@ class Installed(unittest.TestCase):
         everything = sorted(path for files in self.roots.values() for path in files)
         self.assertEqual(len(everything), len(set(everything)), "a file is in two packages")
 
+    def test_nothing_runs_as_somebody_else(self):
+        files = [path for path in self.root.rglob("*") if path.is_file() and not path.is_symlink()]
+        self.assertGreater(len(files), 10)
+        for path in files:
+            self.assertEqual(0, path.stat().st_mode & 0o6000, f"{path} is setuid or setgid")
+            self.assertNotIn("security.capability", os.listxattr(path), path)
+
     def test_no_program_looks_into_a_checkout(self):
         for path in sorted(path for files in self.roots.values() for path in files if PROGRAMS.match(path)):
             tags = subprocess.run(["readelf", "-d", self.root / path], capture_output=True, text=True, check=False).stdout
