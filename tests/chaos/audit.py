@@ -59,6 +59,10 @@ def files_below(folder, known):
     return found
 
 
+def own_cgroups():
+    return set(glob.glob(f"/sys/fs/cgroup/**/stasis-chaos*-{os.getpid()}*", recursive=True))
+
+
 class Audit:
     """Of one node. Made before anything has happened on it; findings() are then what has been left behind."""
 
@@ -66,6 +70,7 @@ class Audit:
         self.node = node
         self.seconds = SECONDS
         self.mounts = mounts(node)
+        self.cgroups_before = own_cgroups()  # a world that a failed run has left was ended by force
         self.new_agent()
 
     def new_agent(self):
@@ -132,5 +137,4 @@ class Audit:
         return [f"{line} of nftables is left" for line in result.stdout.splitlines() if line.strip()]
 
     def cgroups(self):
-        mine = f"/sys/fs/cgroup/**/stasis-chaos*-{os.getpid()}*"
-        return [f"{folder} is left" for folder in glob.glob(mine, recursive=True)]
+        return [f"{folder} is left" for folder in sorted(own_cgroups() - self.cgroups_before)]
