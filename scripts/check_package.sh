@@ -50,12 +50,16 @@ follow() {
 }
 mark=ready follow stasis-schedd
 mark=joined follow stasisd --join "$STASIS_SCHEDULER"
+# What it has is known once the scheduler has reached it.
+timeout 60 sh -c 'until stasis nodes --json | grep -q "\"reachable\": *true"; do sleep 0.2; done'
 stasis tenants set root 1
 stasis events --follow >/root/events &
 stasis submit --name job -- /root/counter --port 0
 timeout 60 sh -c 'tail -n +1 -f /root/events | grep -m 1 -q "started"'
 stasis queue
 stasis cancel job
+apt-get -qq install -y --no-install-recommends systemd >/dev/null 2>&1
+systemd-analyze verify --man=no /usr/lib/systemd/system/stasisd.service /usr/lib/systemd/system/stasis-schedd.service
 dpkg -V $(dpkg-query -W -f '${Package}\n' | grep ^stasis)
 apt-get -qq remove -y stasis >/dev/null 2>&1
 # The interposer stays, for tasks and images that need it.
