@@ -155,6 +155,7 @@ class Job {
   Status Take(Step step);
   Status Freeze();
   Status Thaw();
+  Status StopProcesses();
   Status Do(Step step);
   void Undo();
   void TryBack(Phase goal);

@@ -316,11 +316,12 @@ Status Job::Deafen() {
 }
 
 Status Job::Listen() {
-  if (left_stopped_) {
+  const bool stay = op_.goal == Phase::kHeld && holdings_.empty();
+  if (left_stopped_ && !stay) {
     RETURN_IF_ERROR(
         ThawTree({FreezeKind::kSigstop, "", "", process_.init_pid, false}, Deadline::After(kPromptTime)));
-    left_stopped_ = false;
   }
+  left_stopped_ = false;
   return ConnectHeld();
 }
 
@@ -398,7 +399,10 @@ Status Job::Attach() {
     (void)back;  // the first error is the one to tell
     return status;
   }
-  return RecordPlaces();
+  RETURN_IF_ERROR(RecordPlaces());
+  // They were stopped for an image, this one or an earlier one.
+  if (!holdings_.empty()) return Status();
+  return ThawTree({FreezeKind::kSigstop, "", "", process_.init_pid, false}, Deadline::After(kPromptTime));
 }
 
 // Where the task's devices are, for processes of it that begin to use them from now on.

@@ -1,4 +1,8 @@
 // Walking along a plan, and back when a step fails.
+#include <signal.h>
+
+#include <cerrno>
+
 #include "base/files.h"
 #include "ghost/job.h"
 #include "ghost/proc.h"
@@ -169,9 +173,22 @@ Status Job::Thaw() {
     Status status = CheckResponsiveOnceThawed(held.pid);
     if (status.code() == StatusCode::kFailedPrecondition) return status;
   }
-  RETURN_IF_ERROR(ThawTree(frozen_, Deadline::After(kThawTime)));
+  // For an image the processes must be able to move, and nobody who would keep them from using devices has
+  // begun to: until they are resumed they are stopped, in the image as well.
+  const bool stay = op_.request.verb == Verb::kCheckpoint && holdings_.empty();
+  if (stay) RETURN_IF_ERROR(StopProcesses());
+  if (!stay || frozen_.kind != FreezeKind::kSigstop)
+    RETURN_IF_ERROR(ThawTree(frozen_, Deadline::After(kThawTime)));
   frozen_ = Frozen();
   return ConnectHeld();
+}
+
+Status Job::StopProcesses() {
+  ASSIGN_OR_RETURN(std::vector<pid_t> tree, ProcessTree(process_.init_pid));
+  for (const pid_t pid : tree) {
+    if (kill(pid, SIGSTOP) != 0 && errno != ESRCH) return ErrnoStatus(errno, "stop process " + Named(pid));
+  }
+  return Status();
 }
 
 Status Job::Do(Step step) {

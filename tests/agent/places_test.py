@@ -112,6 +112,28 @@ class Places(unittest.TestCase):
                 self.check(node.name, [3])
                 node.agent.call("cancel", job=job.name)
 
+    def test_who_is_paused_before_it_has_looked_at_devices_does_not_begin_to_while_it_is_moved(self):
+        for number, verb in enumerate(("migrate", "checkpoint")):
+            with self.subTest(verb):
+                sample = Late(self.nodes.folder, f"eager-{number}")
+                sample.first_words = "waits"
+                job = MovingJob(self.nodes, sample, sample.name, "left").start(gpus=[1])
+                self.addCleanup(self.end, job)
+                self.left.agent.call("pause", job=job.name, residency="host")
+                with open(sample.file, "w", encoding="utf-8"):
+                    pass
+                node = self.left
+                if verb == "migrate":
+                    node = self.right
+                    job.migrate("right", gpus=[2])
+                else:
+                    node.agent.call("checkpoint", job=job.name)
+                    self.assertEqual(self.used(), [])
+                    node.agent.call("resume", job=job.name, gpus=[2])
+                node.agent.wait_for_output(job.name, ALONE.first_words)
+                self.check(node.name, [2])
+                node.agent.call("cancel", job=job.name)
+
     def test_a_device_that_is_not_there_is_refused_also_to_who_has_not_looked_yet(self):
         sample = Late(self.nodes.folder, "refused")
         sample.first_words = "waits"
