@@ -82,7 +82,7 @@ class World:
             with open(self.clock_file, "wb") as file:
                 file.write(bytes(8))
             for node in self.nodes.nodes.values():
-                node.agent_env = {"LD_PRELOAD": built("tests/chaos/libstep_clock.so"), "STEP_CLOCK_FILE": self.clock_file}
+                node.agent_env = {"LD_PRELOAD": built("lib/libstep_clock.so"), "STEP_CLOCK_FILE": self.clock_file}
                 node.start_agent()
             self.audits = [Audit(node) for node in self.nodes.nodes.values()]
             self.stack = stack.pop_all()
