@@ -54,9 +54,9 @@ struct Claim {
 // One decision.
 class Round {
  public:
-  // Nothing is done for the jobs of `without`, which is sorted.
-  Round(const State& state, Time last, const std::vector<JobId>& without)
-      : state_(state), last_(last), without_(without), plan_(state, last) {}
+  // Nothing is done for the jobs of `without`, which is sorted. `takes_back`: what was lent is.
+  Round(const State& state, Time last, const std::vector<JobId>& without, bool takes_back)
+      : state_(state), last_(last), without_(without), takes_back_(takes_back), plan_(state, last) {}
 
   Decision Decide(std::vector<JobId>* unplaced) {
     GatherClaims();
@@ -71,7 +71,7 @@ class Round {
       }
     }
     CutLeases();
-    TakeBack();
+    if (takes_back_) TakeBack();
     Decision decision = plan_.Finish();
     decision.wake = NextLeaseEnd(state_);
     *unplaced = plan_.unplaced();
@@ -274,6 +274,7 @@ class Round {
   const State& state_;
   const Time last_;
   const std::vector<JobId>& without_;
+  const bool takes_back_;
   Plan plan_;
   std::vector<Claim> claims_;  // by tenant
   std::vector<JobId> passed_;  // did not fit
@@ -286,9 +287,16 @@ class Astraea final : public Policy {
   std::string_view name() const override { return "astraea"; }
   Decision Decide(const State& state, Time last) override {
     if (state.waiting_count() == 0) return {};
-    return DecidePlaceable([&](const std::vector<JobId>& without, std::vector<JobId>* unplaced) {
-      return Round(state, last, without).Decide(unplaced);
+    std::vector<JobId> passed_over, left;
+    Decision decision = DecidePlaceable([&](const std::vector<JobId>& without, std::vector<JobId>* unplaced) {
+      Decision chosen = Round(state, last, without, /*takes_back=*/true).Decide(unplaced);
+      passed_over = without;
+      left = *unplaced;
+      return chosen;
     });
+    // A lease is not cut for somebody who may get no place even so.
+    if (!left.empty()) decision = Round(state, last, passed_over, /*takes_back=*/false).Decide(&left);
+    return decision;
   }
 };
 

@@ -35,6 +35,7 @@ void Plan::Choose(JobId id) {
 }
 
 void Plan::Reclaim(JobId id) {
+  if (reclaimed_.empty()) early_ = chosen_.size();
   reclaimed_.push_back(id);
   room_ += state_.job(id).gpus;
 }
@@ -47,8 +48,10 @@ Decision Plan::Finish() {
   for (const JobId id : displaceable_) {
     if (!Contains(kept, id)) Pause(id, &devices, &decision);
   }
+  const size_t early = reclaimed_.empty() ? chosen_.size() : early_;
+  MakePlaces(0, early, &devices, &decision);
   for (const JobId id : reclaimed_) Pause(id, &devices, &decision);
-  MakePlaces(&devices, &decision);
+  MakePlaces(early, chosen_.size(), &devices, &decision);
   if (!unplaced_.empty()) KeepUnwanted(&devices, &decision);
   return decision;
 }
@@ -60,8 +63,9 @@ void Plan::Pause(JobId id, Devices* devices, Decision* decision) const {
   decision->actions.push_back({ActionKind::kPause, id, {}});
 }
 
-void Plan::MakePlaces(Devices* devices, Decision* decision) {
-  for (const JobId id : chosen_) {
+void Plan::MakePlaces(size_t begin, size_t end, Devices* devices, Decision* decision) {
+  for (size_t i = begin; i < end; ++i) {
+    const JobId id = chosen_[i];
     const Job& job = state_.job(id);
     std::optional<Placement> place = PlaceFor(job, devices, decision);
     if (!place) {
@@ -92,7 +96,7 @@ std::optional<Placement> Plan::PlaceFor(const Job& job, Devices* devices, Decisi
 
 // What runs and has no part in the decision so far.
 std::vector<JobId> Plan::Movable(const Decision& decision) const {
-  std::vector<JobId> touched;
+  std::vector<JobId> touched = reclaimed_;
   for (const Action& action : decision.actions) touched.push_back(action.job);
   std::sort(touched.begin(), touched.end());
   std::vector<JobId> movable;

@@ -32,8 +32,10 @@ class Plan {
   void Reserve(int devices) { room_ -= devices; }
 
   // Pauses the displaceable that were not chosen where their devices are wanted, then starts and resumes the
-  // chosen in the order of choice. Where a gang that wants few nodes finds no place although there is room,
-  // other jobs are moved together for it (scheduler/defrag.h) if that costs less than a lease of the gang.
+  // chosen in the order of choice; those that were chosen before the first Reclaim() get none of the devices
+  // that were reclaimed, which are another's. Where a gang that wants few nodes finds no place although there
+  // is room, other jobs are moved together for it (scheduler/defrag.h) if that costs less than a lease of the
+  // gang.
   Decision Finish();
   // The chosen that have got no place even so.
   const std::vector<JobId>& unplaced() const { return unplaced_; }
@@ -41,7 +43,8 @@ class Plan {
  private:
   int Wants(JobId id) const;
   void Pause(JobId id, Devices* devices, Decision* decision) const;
-  void MakePlaces(Devices* devices, Decision* decision);
+  // Of the chosen from `begin` to `end`.
+  void MakePlaces(size_t begin, size_t end, Devices* devices, Decision* decision);
   std::optional<Placement> PlaceFor(const Job& job, Devices* devices, Decision* decision);
   bool MayBeCut(const Job& victim, const Job& taker, JobId id) const;
   std::vector<JobId> Fewest(std::vector<JobId> victims, int wanted) const;
@@ -52,6 +55,7 @@ class Plan {
   int room_ = 0;
   std::vector<JobId> displaceable_;
   std::vector<JobId> reclaimed_;
+  size_t early_ = 0;           // of the chosen: so many before the first was reclaimed
   std::vector<JobId> kept_;    // displaceable and chosen
   std::vector<JobId> chosen_;  // waiting and chosen
   std::vector<JobId> unplaced_;
@@ -65,7 +69,7 @@ inline bool Contains(const std::vector<JobId>& sorted, JobId id) {
 // `choose` chooses for a fresh plan and looks at no job of `without`, which is sorted.
 template <typename Choose>
 Decision DecidePlaceable(Choose choose) {
-  constexpr int kMaxRounds = 8;
+  constexpr int kMaxRounds = 32;
   std::vector<JobId> without;
   for (int round = 1;; ++round) {
     std::vector<JobId> unplaced;

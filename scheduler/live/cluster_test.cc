@@ -110,7 +110,9 @@ class World {
       std::erase_if(given_, [&name](const auto& each) { return each.second.order.job == name; });
       programs_[name].running = false;
       programs_[name].gpus.clear();
-      keeper_.Happens(now_, JobLost{name, random_() % 2 == 0 ? node : "", "its node was lost"});
+      const std::string image = random_() % 2 == 0 ? node : "";
+      if (!image.empty()) programs_[name].node = image;
+      keeper_.Happens(now_, JobLost{name, image, "its node was lost"});
     }
   }
 
@@ -246,6 +248,13 @@ TEST_P(ClusterWorld, TheSameWhenOrdersFailAndNodesGo) {
   for (const char* kind : {"run", "cancel", "restore"}) EXPECT_GT(orders[kind], 0) << kind;
   if (GetParam() == "fifo") return;
   for (const char* kind : {"pause", "resume", "migrate"}) EXPECT_GT(orders[kind], 0) << kind;
+}
+
+// Two gangs of a tenant that fit into what is scattered over nodes once took one node from each other for
+// ever.
+TEST(ClusterWorlds, DecisionsComeToRestWhereGangsFitOnlyByCount) {
+  World world("astraea", 210, 60, /*faults=*/true);
+  world.Run();
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ClusterWorld, ::testing::Values("fifo", "las", "astraea", "gandiva"),

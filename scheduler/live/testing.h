@@ -47,7 +47,9 @@ class Keeper {
     if (twin_ != nullptr) twin_->Take(log_.size(), at, fact);
   }
   void Decide(Time now) {
+    int decisions = 0;
     for (std::vector<Fact> facts = cluster_->Decide(now);; facts = cluster_->Decide(now)) {
+      ASSERT_LT(++decisions, 1000) << "decisions at " << now << " do not come to rest";
       if (twin_ != nullptr) {
         ASSERT_EQ(Texts(twin_->Decide(now)), Texts(facts));
       }
