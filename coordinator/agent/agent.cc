@@ -7,6 +7,7 @@
 #include "coordinator/agent/kinds.h"
 #include "coordinator/agent/migration.h"
 #include "coordinator/agent/peer_link.h"
+#include "coordinator/agent/schedule_rules.h"
 #include "coordinator/agent/schema.h"
 #include "proto/rpc/call_observer.h"
 
@@ -53,13 +54,17 @@ Status Agent::BeginState() {
   return Status();
 }
 
+Status Agent::SetSchedule(const std::string& job, const v1::Schedule& rules) {
+  v1::Schedule wanted = rules;
+  wanted.set_job(job);
+  return schedules_.Set(wanted).status();
+}
+
 Operations::Kinds Agent::MakeOperationKinds() {
   KindOptions options;
   options.site = site_;
   options.set_schedule = [this](const std::string& job, const v1::Schedule& schedule, const Actor&) {
-    v1::Schedule wanted = schedule;
-    wanted.set_job(job);
-    return schedules_.Set(wanted).status();
+    return SetSchedule(job, schedule);
   };
   MigrationOptions migration;
   migration.site = site_;
@@ -69,6 +74,11 @@ Operations::Kinds Agent::MakeOperationKinds() {
   migration.connect = [tls = config_.tls](const std::string& node) -> Result<std::unique_ptr<PeerLink>> {
     ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(node));
     return ConnectPeer(endpoint, tls);
+  };
+  migration.schedule_of = [this](const std::string& job) -> std::optional<v1::Schedule> {
+    std::vector<v1::Schedule> schedules = schedules_.List(job);
+    if (schedules.empty()) return std::nullopt;
+    return RulesOf(schedules[0]);
   };
   options.image_copy = MakeImageCopy(migration);
   options.node_migration = MakeNodeMigration(std::move(migration));
@@ -85,7 +95,10 @@ Status Agent::BeginOperations() {
   ASSIGN_OR_RETURN(std::unique_ptr<Schedules> schedules,
                    Schedules::Start(*database_, *registry_, *operations_, options));
   schedules_.Fill(std::move(schedules));
-  ASSIGN_OR_RETURN(incoming_, Incoming::Start(site_, *database_, *registry_));
+  ASSIGN_OR_RETURN(incoming_, Incoming::Start(site_, *database_, *registry_,
+                                              [this](const std::string& job, const v1::Schedule& rules) {
+                                                return SetSchedule(job, rules);
+                                              }));
   return Status();
 }
 

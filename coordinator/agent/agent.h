@@ -52,6 +52,7 @@ class Agent {
   Status BeginServer();
   Status BeginMembership();
   Operations::Kinds MakeOperationKinds();
+  Status SetSchedule(const std::string& job, const v1::Schedule& rules);
 
   const AgentConfig config_;
   const Site site_;

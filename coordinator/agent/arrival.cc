@@ -1,18 +1,24 @@
 #include "coordinator/agent/arrival.h"
 
+#include <google/protobuf/util/json_util.h>
+
 #include <optional>
 #include <utility>
 
 #include "coordinator/agent/arrival_job.h"
 #include "coordinator/agent/peer_link.h"
+#include "coordinator/agent/request_checks.h"
+#include "coordinator/agent/schedule_rules.h"
 #include "coordinator/job_json.h"
+#include "coordinator/job_result.h"
 #include "coordinator/moved_mark.h"
 #include "coordinator/node/image_names.h"
 
 namespace stasis {
 namespace {
 
-constexpr char kImages[] = "images";
+// Of the result of what is being restored.
+constexpr char kImages[] = "images", kSchedule[] = "schedule";
 constexpr uint32_t kRestoreMs = 5 * 60 * 1000;
 
 ArrivedJob JobOf(const HandOverRow& row) { return {row.token, row.job, row.ranked, row.tasks}; }
@@ -36,6 +42,13 @@ v1::OutcomeKind KindOf(HandOverAnswer answer) {
       break;
   }
   return v1::OUTCOME_KIND_UNSPECIFIED;
+}
+
+std::string RulesText(const v1::Schedule& rules) {
+  if (HasNoRule(rules)) return "";
+  std::string text;
+  (void)google::protobuf::util::MessageToJsonString(rules, &text);
+  return text;
 }
 
 // The record of an earlier stay is there again, when there was one.
@@ -92,6 +105,7 @@ bool Arrival::Settled() const {
 
 // Everything that can be done before it counts.
 Status Arrival::Prepare(const v1::HandOverRequest& request) {
+  RETURN_IF_ERROR(CheckRules(request.schedule()));
   ASSIGN_OR_RETURN(std::vector<ImageManifest> manifests, receiving_.Manifests());
   std::optional<JobRecord> record;
   if (row_.ranked) {
@@ -124,7 +138,7 @@ v1::Outcome Arrival::HandOver(const v1::HandOverRequest& request) {
     taken = taker_.step() == Taker::Step::kWriteMine;
   }
   if (taken) {
-    Take(request.deadline_ms() > 0 ? request.deadline_ms() : kRestoreMs);
+    Take(request);
   } else {
     if (ready.ok()) RemoveAgain();
     // What could not be written has taken the place of what was there all the same.
@@ -154,17 +168,17 @@ void Arrival::GiveUp(const Status& why) {
   changed_.notify_all();
 }
 
-void Arrival::Take(uint32_t deadline_ms) {
+void Arrival::Take(const v1::HandOverRequest& request) {
   {
     std::lock_guard lock(mutex_);
-    row_.result = {{kImages, images_}};
+    row_.result = {{kImages, images_}, {kSchedule, RulesText(request.schedule())}};
   }
   Status written = Write(Taker::Record::kMine);
   {
     std::lock_guard lock(mutex_);
     taker_.Done(written.ok());
   }
-  if (written.ok()) return Restore(deadline_ms);
+  if (written.ok()) return Restore(request.deadline_ms() > 0 ? request.deadline_ms() : kRestoreMs);
   RemoveAgain();
   GiveUp(written);
 }
@@ -186,19 +200,35 @@ void Arrival::Probe() {
   Conclude(runs, runs ? Json{{"ok", true}} : FailureOf(why, ""));
 }
 
+// Where that cannot be done the job runs all the same, and whoever moved it is told.
+void Arrival::TakeOverSchedule(Json* result) {
+  std::string rules;
+  {
+    std::lock_guard lock(mutex_);
+    rules = TextField(row_.result, kSchedule);
+  }
+  if (rules.empty()) return;
+  v1::Schedule schedule;
+  Status set = google::protobuf::util::JsonStringToMessage(rules, &schedule).ok()
+                   ? parts_.set_schedule(row_.job, schedule)
+                   : Status(StatusCode::kCorrupt, "its rules cannot be read");
+  if (!set.ok()) AddNote("it runs without its schedule: " + set.ToString(), result);
+}
+
 void Arrival::Conclude(bool runs, Json result) {
   // What is of no use any more goes before anybody is told that it is not here.
   if (!runs) RemoveAgain();
+  if (runs) {
+    parts_.registry->SetMovedTo(row_.job, "");
+    parts_.registry->Refresh(row_.job);
+    TakeOverSchedule(&result);
+  }
   {
     std::lock_guard lock(mutex_);
     row_.result = std::move(result);
     taker_.Done(runs);
   }
   Status written = Write(runs ? Taker::Record::kRuns : Taker::Record::kReturned);
-  if (runs) {
-    parts_.registry->SetMovedTo(row_.job, "");
-    parts_.registry->Refresh(row_.job);
-  }
   std::lock_guard lock(mutex_);
   taker_.Done(written.ok());
   receiving_.Drop();

@@ -3,6 +3,7 @@
 #define COORDINATOR_AGENT_ARRIVAL_H_
 
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -21,6 +22,9 @@
 
 namespace stasis {
 
+// Of a job that has come: by which rules this agent checkpoints it and brings it back from now on.
+using SetSchedule = std::function<Status(const std::string& job, const v1::Schedule& rules)>;
+
 // Thread-safe.
 class Arrival {
  public:
@@ -30,6 +34,7 @@ class Arrival {
     Registry* registry = nullptr;
     CopyShelf* copies = nullptr;
     const Clock* clock = nullptr;
+    SetSchedule set_schedule;
   };
 
   // Of an offer that was accepted; `gpus` as in Fit.
@@ -60,9 +65,10 @@ class Arrival {
           std::vector<std::vector<int>> gpus);
   Status Prepare(const v1::HandOverRequest& request);
   void RemoveAgain();
-  void Take(uint32_t deadline_ms);
+  void Take(const v1::HandOverRequest& request);
   void Restore(uint32_t deadline_ms);
   void Conclude(bool runs, Json result);
+  void TakeOverSchedule(Json* result);
   Status Write(Taker::Record record);
   v1::Outcome OutcomeNow() const;
   void GiveUp(const Status& why);

@@ -111,11 +111,11 @@ std::thread StartQuietly(std::function<void()> run) {
 
 }  // namespace
 
-Incoming::Incoming(const Site& site, Database& database, Registry& registry,
+Incoming::Incoming(const Site& site, Database& database, Registry& registry, SetSchedule set_schedule,
                    std::unique_ptr<CopyShelf> copies, const Clock& clock, Duration sweep)
     : shelf_(std::move(copies)),
       table_(database),
-      parts_{site, &table_, &registry, shelf_.get(), &clock},
+      parts_{site, &table_, &registry, shelf_.get(), &clock, std::move(set_schedule)},
       sweep_(sweep) {}
 
 Incoming::~Incoming() {
@@ -144,9 +144,11 @@ void Incoming::AwaitProbes() {
 }
 
 Result<std::unique_ptr<Incoming>> Incoming::Start(const Site& site, Database& database, Registry& registry,
-                                                  const Clock& clock, Duration sweep) {
+                                                  SetSchedule set_schedule, const Clock& clock,
+                                                  Duration sweep) {
   ASSIGN_OR_RETURN(std::unique_ptr<CopyShelf> copies, CopyShelf::Start(site, database, registry));
-  std::unique_ptr<Incoming> incoming(new Incoming(site, database, registry, std::move(copies), clock, sweep));
+  std::unique_ptr<Incoming> incoming(
+      new Incoming(site, database, registry, std::move(set_schedule), std::move(copies), clock, sweep));
   TellMoved(site.folders, registry);
   ASSIGN_OR_RETURN(std::vector<HandOverRow> rows, incoming->table_.Undecided());
   std::vector<std::shared_ptr<Arrival>> undecided;

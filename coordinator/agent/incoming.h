@@ -28,9 +28,10 @@ class Incoming {
  public:
   // What the agent before this one had taken, and whose outcome is not written down, is found out by a
   // thread; it is undecided meanwhile. All outlive the object. `clock`: for how long nothing was heard of a
-  // token. `sweep`: how often silent copies are looked for, while any are on their way.
+  // token. `sweep`: how often silent copies are looked for, while any are on their way. `set_schedule` is
+  // called from several threads.
   static Result<std::unique_ptr<Incoming>> Start(const Site& site, Database& database, Registry& registry,
-                                                 const Clock& clock = Clock::Real(),
+                                                 SetSchedule set_schedule, const Clock& clock = Clock::Real(),
                                                  Duration sweep = std::chrono::minutes(1));
   ~Incoming();
 
@@ -60,8 +61,8 @@ class Incoming {
  private:
   using Copy = std::shared_ptr<ArrivingCopy>;
 
-  Incoming(const Site& site, Database& database, Registry& registry, std::unique_ptr<CopyShelf> copies,
-           const Clock& clock, Duration sweep);
+  Incoming(const Site& site, Database& database, Registry& registry, SetSchedule set_schedule,
+           std::unique_ptr<CopyShelf> copies, const Clock& clock, Duration sweep);
   void Sweep();
   Result<std::shared_ptr<Arrival>> Find(const std::string& token);
   Result<std::shared_ptr<Arrival>> FindForOutcome(const std::string& token);

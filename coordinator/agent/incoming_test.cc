@@ -42,7 +42,8 @@ class IncomingTest : public testing::Test {
   // As an agent that is started.
   void Begin() {
     incoming_.reset();
-    Result<std::unique_ptr<Incoming>> incoming = Incoming::Start(site_, *database_, registry_, clock_);
+    Result<std::unique_ptr<Incoming>> incoming =
+        Incoming::Start(site_, *database_, registry_, set_schedule_, clock_);
     ASSERT_OK(incoming.status());
     incoming_ = *std::move(incoming);
     peer_ = std::make_unique<DirectPeer>(*incoming_);
@@ -125,12 +126,14 @@ class IncomingTest : public testing::Test {
     Result<std::shared_ptr<Store>> store = OpenOrCreateStore(site_.folders);
     return !Exists(TaskPaths(site_.folders, task).folder) && ListImages(**store, task)->empty();
   }
-  void WriteUndecided(const std::string& token, const std::string& task) {
+  void WriteUndecided(const std::string& token, const std::string& task,
+                      const Json& result = Json::object()) {
     HandOverRow row;
     row.token = token;
     row.job = task;
     row.tasks = {task};
     row.record = Taker::Record::kMine;
+    row.result = result;
     ASSERT_OK(HandOverTable(*database_).Write(row));
   }
 
@@ -138,6 +141,14 @@ class IncomingTest : public testing::Test {
   Site site_;
   FakeRegistry registry_;
   TestClock clock_;
+  std::mutex schedules_mutex_;
+  std::map<std::string, v1::Schedule> schedules_;  // that were set
+  Status schedule_answer_;
+  const SetSchedule set_schedule_ = [this](const std::string& job, const v1::Schedule& rules) {
+    std::lock_guard lock(schedules_mutex_);
+    schedules_[job] = rules;
+    return schedule_answer_;
+  };
   std::unique_ptr<Database> database_;
   std::unique_ptr<Incoming> incoming_;
   std::unique_ptr<DirectPeer> peer_;
@@ -331,6 +342,42 @@ TEST_F(IncomingTest, AfterAKillTheFilesDecide) {
   EXPECT_EQ(Ask("token-nowhere"), v1::OUTCOME_KIND_NOT_TAKEN);
   EXPECT_TRUE(Exists(ended.folder));
   EXPECT_FALSE(Exists(never.folder));
+}
+
+TEST_F(IncomingTest, TheScheduleOfAJobThatRunsHereIsTakenOverAfterAKillToo) {
+  for (const char* name : {"runs", "returned"}) {
+    TaskPaths paths(site_.folders, name);
+    ASSERT_OK(MakeFolders(paths.folder));
+    ASSERT_OK(WriteJson(paths.File("task.json"), TaskJson(name)));
+    ASSERT_OK(WriteJson(paths.File("status.json"), {{"state", "ended"}, {"ended_by", "import"}}));
+    WriteUndecided(std::string("token-") + name, name,
+                   {{"images", {"000001"}}, {"schedule", R"({"intervalMs": "5000", "keepLast": 2})"}});
+  }
+  TaskPaths runs(site_.folders, "runs");
+  ASSERT_OK(WriteJson(runs.File("exit.json"), {{"version", 1}, {"exit_code", 0}}));
+  ASSERT_OK(WriteJson(runs.File("status.json"), {{"state", "ended"}, {"error", ""}}));
+  schedule_answer_ = Status(StatusCode::kUnavailable, "no disk");
+  Begin();
+  incoming_->AwaitProbes();
+  EXPECT_EQ(Ask("token-runs"), v1::OUTCOME_KIND_RUNS);
+  EXPECT_EQ(Ask("token-returned"), v1::OUTCOME_KIND_NOT_TAKEN);
+  ASSERT_EQ(schedules_.size(), 1u);
+  EXPECT_EQ(schedules_["runs"].interval_ms(), 5000u);
+  EXPECT_EQ(schedules_["runs"].keep_last(), 2u);
+  // It runs all the same, and that is told.
+  EXPECT_THAT(HandOver("token-runs").result_json(), HasSubstr("it runs without its schedule: "));
+}
+
+TEST_F(IncomingTest, AScheduleThatCannotBeIsNotTaken) {
+  MakeImage("train", 1, 1 << 20);
+  v1::HandOverRequest request;
+  request.set_token(Accept("train"));
+  request.mutable_schedule()->set_cron("every full moon");
+  Result<v1::Outcome> outcome = incoming_->HandOver(request);
+  ASSERT_OK(outcome.status());
+  EXPECT_EQ(outcome->kind(), v1::OUTCOME_KIND_NOT_TAKEN);
+  EXPECT_THAT(outcome->result_json(), HasSubstr("cron"));
+  EXPECT_TRUE(NothingIsHere("train"));
 }
 
 TEST_F(IncomingTest, WhatIsSilentIsForgotten) {

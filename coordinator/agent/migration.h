@@ -4,12 +4,14 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "coordinator/agent/operations.h"
 #include "coordinator/agent/peer_link.h"
 #include "coordinator/agent/registry.h"
 #include "coordinator/node/site.h"
+#include "stasis/v1/agent.pb.h"
 
 namespace stasis {
 
@@ -20,6 +22,9 @@ struct MigrationOptions {
   std::string agent_id;
   // How another agent is reached: "host:port", as the request names it.
   std::function<Result<std::unique_ptr<PeerLink>>(const std::string& node)> connect;
+  // The rules by which this agent checkpoints the job and brings it back; nullopt: none. May be empty: none
+  // for any job.
+  std::function<std::optional<v1::Schedule>(const std::string& job)> schedule_of;
 };
 
 // Of MigrateRequests that name a node; KindOptions::node_migration.

@@ -102,6 +102,10 @@ HandOverAnswer MigrationRun::TellTarget() {
   v1::HandOverRequest request;
   request.set_token(memory_.token);
   if (job_->ranked()) request.set_job_json(JobRecordText(job_->record()));
+  if (options_.schedule_of) {
+    if (std::optional<v1::Schedule> rules = options_.schedule_of(job_->name()))
+      *request.mutable_schedule() = *std::move(rules);
+  }
   return Answer(peer_->HandOver(request, kHandOverWait));
 }
 

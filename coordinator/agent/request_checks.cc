@@ -59,12 +59,6 @@ Status CheckImageId(const std::string& image) {
   return BadField("image is " + Shown(image) + ", which is no id of a checkpoint");
 }
 
-// Before a message repeats it.
-Status CheckRules(const v1::Schedule& schedule) {
-  RETURN_IF_ERROR(CheckLine("cron", schedule.cron(), kMaxCron));
-  return CheckSchedule(schedule);
-}
-
 Status CheckOperationId(const std::string& id) {
   bool good = !id.empty() && id.size() <= 32 && std::all_of(id.begin(), id.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
@@ -73,6 +67,12 @@ Status CheckOperationId(const std::string& id) {
 }
 
 }  // namespace
+
+Status CheckRules(const v1::Schedule& schedule) {
+  // Before a message repeats it.
+  RETURN_IF_ERROR(CheckLine("cron", schedule.cron(), kMaxCron));
+  return CheckSchedule(schedule);
+}
 
 Status CheckRequest(const v1::InfoRequest&) { return Status(); }
 

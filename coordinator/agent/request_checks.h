@@ -38,6 +38,9 @@ Status CheckRequest(const v1::CancelOperationRequest& request);
 Status CheckRequest(const v1::SetScheduleRequest& request);
 Status CheckRequest(const v1::ListSchedulesRequest& request);
 
+// The rules of a schedule, whoever names them.
+Status CheckRules(const v1::Schedule& schedule);
+
 }  // namespace stasis
 
 #endif  // COORDINATOR_AGENT_REQUEST_CHECKS_H_

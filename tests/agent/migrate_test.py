@@ -2,9 +2,10 @@
 
 import os
 import re
+import signal
 import unittest
 
-from agents import AgentNodes, OperationFailed, built
+from agents import AgentNodes, OperationFailed, built, pb
 from moving_job import CONDITION, MovingJob, Sample
 
 FULL = os.environ.get("STASIS_TEST_FULL") == "1"
@@ -116,6 +117,31 @@ class Samples(OnTwoNodes):
         result = self.nodes[job.at].run("/usr/bin/python3", "-c", client, port, line, timeout=60)
         self.assertEqual(result.returncode, 0, result.stderr)
         return result.stdout.strip()
+
+
+class Schedules(OnTwoNodes):
+
+    def schedules(self, node, job):
+        return self.nodes[node].agent.stub.ListSchedules(pb.ListSchedulesRequest(job=job.name), timeout=60).schedules
+
+    def test_a_schedule_moves_with_its_job(self):
+        job = self.start(ALONE[0])
+        rules = pb.Schedule(job=job.name, interval_ms=1000, keep_last=2, max_restarts=3, restart_backoff_ms=100)
+        self.nodes["left"].agent.stub.SetSchedule(
+            pb.SetScheduleRequest(change=pb.Change(idempotency_key=f"set-{job.name}"), schedule=rules), timeout=60)
+        self.trip(job)
+        moved = self.schedules("right", job)
+        self.assertEqual([(s.interval_ms, s.keep_last, s.max_restarts, s.restart_backoff_ms, s.state) for s in moved],
+                         [(1000, 2, 3, 100, "watching")])
+        agent = self.nodes["right"].agent
+        before = agent.job(job.name)
+        agent.wait_for_job(job.name, lambda now: now.last_image != before.last_image)  # nobody asks for it here
+        os.kill(before.ranks[0].pid, signal.SIGKILL)
+        agent.wait_for_job(job.name, lambda now: now.condition == CONDITION("CONDITION_RUNNING") and
+                           now.ranks[0].pid != before.ranks[0].pid)
+        self.trip(job)  # as it has come back, and with what it is kept by
+        self.assertEqual([s.interval_ms for s in self.schedules("left", job)], [1000])
+        self.check_end(job)
 
 
 class Refused(OnTwoNodes):
