@@ -209,8 +209,9 @@ Result<uint32_t> CheckManifestEnvelope(std::span<const std::byte> bytes, const s
   }
   RETURN_IF_ERROR(CheckSum(file, bytes));
   if (known) return version;
-  return Errorf(StatusCode::kUnsupported, "%s has image format version %u, this program reads version %u",
-                file.c_str(), version, kImageVersion);
+  return Errorf(StatusCode::kUnsupported,
+                "%s has image format version %u, this program reads versions %u and %u", file.c_str(),
+                version, kImageVersion, kSealedImageVersion);
 }
 
 bool IsImageId(const std::string& text) {

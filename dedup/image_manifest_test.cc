@@ -150,11 +150,11 @@ TEST(ImageManifestTest, EveryTruncationAndAdditionIsFound) {
 
 TEST(ImageManifestTest, AnotherVersionIsRefusedByName) {
   Bytes bytes = Serialized(MakeManifest());
-  Put<uint32_t>(&bytes, 8, 3);
+  Put<uint32_t>(&bytes, 8, 4);
   Status status = ParseImageManifest(Sealed(bytes), kFile).status();
   EXPECT_EQ(status.code(), StatusCode::kUnsupported);
   EXPECT_EQ(status.message(),
-            std::string(kFile) + " has image format version 3, this program reads version 2");
+            std::string(kFile) + " has image format version 4, this program reads versions 2 and 3");
 }
 
 void ExpectCorrupt(const Bytes& bytes, const std::string& what) {

@@ -225,7 +225,7 @@ class Lifecycle(unittest.TestCase):
     def test_a_kernel_that_waits_for_the_host_passes_the_deadline(self):
         job = self.stubborn("spin")
         for verb in ("pause", "checkpoint"):
-            status, answer = job.refused(verb, "--deadline", "1s")
+            status, answer = job.refused(verb, "--deadline", "3s")
             self.assertEqual(answer["code"], "TIMEOUT", answer)
             self.assertEqual(answer["left"], "rolled-back")
             calls = {blocker["call"]: blocker for blocker in answer["blockers"]}

@@ -3,6 +3,7 @@ and what helps, none makes an image of what is left, and it comes back from the 
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import unittest
@@ -27,15 +28,19 @@ class Stranded(unittest.TestCase):
         return job
 
     def kill_ghosts(self, job):
-        killed = 0
+        """Returns when they are dead."""
+        killed = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             with contextlib.suppress(OSError):
                 with open(f"/proc/{pid}/cmdline", "rb") as file:
                     command = file.read().split(b"\0")
                 if command[0].endswith(b"stasis-ghost") and job.name.encode() in command and self.site.state.encode() in command:
-                    os.kill(int(pid), signal.SIGKILL)
-                    killed += 1
-        self.assertEqual(killed, 2, "a ghost and its guardian")
+                    killed.append(os.pidfd_open(int(pid)))
+                    self.addCleanup(os.close, killed[-1])
+                    signal.pidfd_send_signal(killed[-1], signal.SIGKILL)
+        self.assertEqual(len(killed), 2, "a ghost and its guardian")
+        for pidfd in killed:
+            self.assertTrue(select.select([pidfd], [], [], 60)[0])
 
     def state(self, job):
         return next(task["state"] for task in self.site.tasks() if task["name"] == job.name)
