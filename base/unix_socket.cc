@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -45,6 +46,9 @@ Status MakeDirectories(const std::string& directory) {
   return ErrnoStatus(errno, "create directory " + directory);
 }
 
+// From a fork to the exec after it.
+constexpr auto kExecTime = std::chrono::seconds(5);
+
 // In a user namespace the owner of what is not of it, as root's, has this number.
 constexpr uid_t kNobodyHere = 65534;
 
@@ -80,15 +84,26 @@ Status CheckDirectory(const std::string& directory) {
   return Status(StatusCode::kPermissionDenied, "directory " + directory + " is open to other users");
 }
 
+// Whether who listens is dead, and only a child that has not come to its exec yet has the socket still. Then
+// this waits a moment for the child, until `limit`.
+bool WaitedForTheDead(const Result<Fd>& connection, const Deadline& limit) {
+  if (!connection.ok() || limit.Expired()) return false;
+  Result<PeerCredentials> peer = GetPeerCredentials(connection->get());
+  if (!peer.ok() || peer->pid <= 0 || kill(peer->pid, 0) == 0 || errno != ESRCH) return false;
+  (void)poll(nullptr, 0, 5);
+  return true;
+}
+
 // The lock outlives its holder's crash without leaving anything to clean up: the kernel drops it with the
 // process.
-Result<Fd> LockPath(const std::string& path) {
+Result<Fd> LockPath(const std::string& path, const Deadline& limit) {
   std::string lock_path = path + ".lock";
   for (;;) {
     Fd lock(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (!lock.valid()) return ErrnoStatus(errno, "open " + lock_path);
     if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK) return ErrnoStatus(errno, "lock " + lock_path);
+      if (WaitedForTheDead(ConnectUnix(path, Deadline::After(Duration::zero())), limit)) continue;
       return Status(StatusCode::kAlreadyExists, "somebody already listens on " + path);
     }
     // A holder that ended in between removed the file; the lock would be on a file that nobody else can find.
@@ -100,13 +115,14 @@ Result<Fd> LockPath(const std::string& path) {
   }
 }
 
-Status RemoveStaleSocket(const std::string& path) {
+Status RemoveStaleSocket(const std::string& path, const Deadline& limit) {
   struct stat info;
   if (lstat(path.c_str(), &info) != 0) {
     return errno == ENOENT ? Status() : ErrnoStatus(errno, "stat " + path);
   }
   if (!S_ISSOCK(info.st_mode)) return Status(StatusCode::kAlreadyExists, path + " exists and is no socket");
   Result<Fd> answer = ConnectUnix(path, Deadline::After(Duration::zero()));
+  while (WaitedForTheDead(answer, limit)) answer = ConnectUnix(path, Deadline::After(Duration::zero()));
   // A full backlog is an answer too.
   if (answer.ok() || answer.status().code() == StatusCode::kTimeout) {
     return Status(StatusCode::kAlreadyExists, "somebody already listens on " + path);
@@ -148,8 +164,9 @@ Result<UnixListener> UnixListener::Listen(const std::string& path) {
   ASSIGN_OR_RETURN(sockaddr_un address, AddressOf(path));
   RETURN_IF_ERROR(PrepareSocketDirectory(path));
   UnixListener listener;
-  ASSIGN_OR_RETURN(listener.lock_, LockPath(path));
-  RETURN_IF_ERROR(RemoveStaleSocket(path));
+  const Deadline limit = Deadline::After(kExecTime);
+  ASSIGN_OR_RETURN(listener.lock_, LockPath(path, limit));
+  RETURN_IF_ERROR(RemoveStaleSocket(path, limit));
   ASSIGN_OR_RETURN(Fd socket_fd, NewSocket());
   // The mode of the socket inode is that of the file to be created: no moment in which others could connect.
   if (fchmod(socket_fd.get(), 0600) != 0) return ErrnoStatus(errno, "fchmod socket");

@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -92,6 +94,33 @@ TEST_F(UnixSocketTest, ForkedChildDoesNotRemoveTheSocket) {
   }
   ASSERT_EQ(waitpid(child, nullptr, 0), child);
   EXPECT_TRUE(ConnectUnix(path_, Soon()).ok());
+}
+
+// As a daemon that was killed while a child of its was on the way to its exec.
+TEST_F(UnixSocketTest, AChildOfADeadListenerIsWaitedFor) {
+  int ready[2];
+  ASSERT_EQ(pipe2(ready, O_CLOEXEC), 0);
+  const pid_t daemon = fork();
+  if (daemon == 0) {
+    auto listener = UnixListener::Listen(path_);
+    const pid_t child = fork();
+    if (child == 0) {
+      pollfd somebody{listener->fd(), POLLIN, 0};
+      poll(&somebody, 1, -1);
+      _exit(0);
+    }
+    (void)!write(ready[1], &child, sizeof child);
+    for (;;) pause();
+  }
+  pid_t child = 0;
+  ASSERT_EQ(read(ready[0], &child, sizeof child), static_cast<ssize_t>(sizeof child));
+  kill(daemon, SIGKILL);
+  ASSERT_EQ(waitpid(daemon, nullptr, 0), daemon);
+  auto listener = UnixListener::Listen(path_);
+  EXPECT_TRUE(listener.ok()) << listener.status().ToString();
+  kill(child, SIGKILL);
+  close(ready[0]);
+  close(ready[1]);
 }
 
 TEST_F(UnixSocketTest, OtherFilesAreNotReplaced) {
