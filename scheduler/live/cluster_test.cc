@@ -224,13 +224,13 @@ class World {
 
 unsigned Seeds(unsigned few) {
   const char* full = std::getenv("STASIS_TEST_FULL");
-  return full != nullptr && std::string_view(full) == "1" ? 10 * few : few;
+  return full != nullptr && std::string_view(full) == "1" ? 20 * few : few;
 }
 
 class ClusterWorld : public ::testing::TestWithParam<std::string_view> {};
 
 TEST_P(ClusterWorld, EveryJobEndsAndNoDeviceHasTwo) {
-  for (unsigned seed = 1; seed <= Seeds(6); ++seed) {
+  for (unsigned seed = 1; seed <= Seeds(3); ++seed) {
     World world(GetParam(), seed, 60, /*faults=*/false);
     world.Run();
     ASSERT_FALSE(HasFailure()) << "seed " << seed;
@@ -240,7 +240,7 @@ TEST_P(ClusterWorld, EveryJobEndsAndNoDeviceHasTwo) {
 TEST_P(ClusterWorld, TheSameWhenOrdersFailAndNodesGo) {
   std::map<std::string, int> orders;
   int shared = 0;
-  for (unsigned seed = 1; seed <= Seeds(12); ++seed) {
+  for (unsigned seed = 1; seed <= Seeds(5); ++seed) {
     World world(GetParam(), seed, 60, /*faults=*/true);
     world.Run();
     ASSERT_FALSE(HasFailure()) << "seed " << seed;
