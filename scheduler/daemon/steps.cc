@@ -42,11 +42,14 @@ std::vector<Step> RunSteps(const Cluster& cluster, const Order& order) {
   std::vector<Step> steps;
   if (cluster.Find(order.job)->restarts > 0) {
     steps.push_back(EndStep(order));
-    steps.push_back({order.target, For<v1::RemoveRequest>(order), "remove", true});
+    // With the images of its earlier lives, which nobody knows to be of use: else its records would stay.
+    auto remove = For<v1::RemoveRequest>(order);
+    remove.set_images(true);
+    steps.push_back({order.target, remove, "remove", true});
     for (const Cluster::Node& node : cluster.nodes()) {
       // What it was before would keep it out as another job of its name.
       if (node.reachable && node.name != order.target)
-        steps.push_back({node.name, For<v1::RemoveRequest>(order), "remove-" + node.name, true});
+        steps.push_back({node.name, remove, "remove-" + node.name, true});
     }
   }
   steps.push_back({order.target, RunOf(cluster, order), "", false});
