@@ -23,8 +23,9 @@ root=$(mktemp -d)
 trap 'rm -rf --one-file-system "$root"' EXIT
 mirror=$(apt-get indextargets --format '$(SITE) $(CODENAME) $(RELEASE) $(COMPONENT)' |
   awk '$NF == "main" && ($2 == "bookworm" || $3 == "bookworm") {print $1; exit}')
+[ -n "$mirror" ] || die "apt's configuration of this machine names no mirror of Debian 12 (bookworm): add one to its sources"
 step "a bare Debian 12"
-quietly "$STASIS_CACHE/log/debootstrap.log" debootstrap --variant=minbase bookworm "$root" "${mirror:-http://deb.debian.org/debian}"
+quietly "$STASIS_CACHE/log/debootstrap.log" debootstrap --variant=minbase bookworm "$root" "$mirror"
 cp -r /etc/apt/apt.conf.d/. "$root/etc/apt/apt.conf.d/"
 cp -L /etc/resolv.conf "$root/etc/resolv.conf"
 cp "${packages[@]}" "$STASIS_ROOT/build/release/samples/counter" "$root/root/"

@@ -1,4 +1,5 @@
 // A scheduler whose facts make room for snapshots is the same scheduler, wherever it is killed.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -225,8 +226,9 @@ Result<Opened> OpenAt(const std::string& path) {
   return opened;
 }
 
-// Goes on from where it is, with a snapshot after every other fact; never returns.
-[[noreturn]] void GoOn(const std::string& path, const std::vector<StoredFact>& story) {
+// Goes on from where it is, with a snapshot after every other fact; never returns. Writes a byte for each
+// fact that is stored.
+[[noreturn]] void GoOn(const std::string& path, const std::vector<StoredFact>& story, int stored) {
   Result<Opened> opened = OpenAt(path);
   if (!opened.ok()) _exit(2);
   uint64_t compacted = 0;
@@ -236,6 +238,7 @@ Result<Opened> OpenAt(const std::string& path) {
     const StoredFact& fact = story[next];
     if (!opened->store->Append({fact}).ok()) _exit(3);
     opened->cluster->Take(fact.number, fact.at, fact.fact);
+    (void)!write(stored, "x", 1);
     if (fact.number % 2 != 0) continue;
     const Store::Event event{fact.number, "{}"};
     if (!opened->store->SaveSnapshot(opened->cluster->Save(compacted), {event}, 5).ok()) _exit(4);
@@ -250,14 +253,22 @@ TEST(CompactionKilled, TheSameWhereverItIsKilled) {
   TempFolder folder;
   const std::string path = folder / "schedd.db";
   const std::unique_ptr<Cluster> reference = NewCluster();
-  std::mt19937 random(std::random_device{}());
+  std::mt19937 random(1);
   const int rounds = full != nullptr && std::string_view(full) == "1" ? 300 : 30;
   for (int round = 0; round < rounds && reference->last_number() < story.size(); ++round) {
+    int stored[2];
+    ASSERT_EQ(pipe2(stored, O_CLOEXEC), 0);
     const pid_t child = fork();
     ASSERT_GE(child, 0);
-    if (child == 0) GoOn(path, story);
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % 60000));
+    if (child == 0) GoOn(path, story, stored[1]);
+    close(stored[1]);
+    char byte;
+    for (unsigned facts = 1 + random() % 4; facts > 0 && read(stored[0], &byte, 1) == 1; --facts) {
+    }
+    // Anywhere between this fact and the next ones.
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
     kill(child, SIGKILL);
+    close(stored[0]);
     int status = 0;
     ASSERT_EQ(waitpid(child, &status, 0), child);
     ASSERT_TRUE(WIFSIGNALED(status) || WEXITSTATUS(status) == 0) << WEXITSTATUS(status);

@@ -308,6 +308,19 @@ TEST_F(DriverTest, WithoutACopyAJobOfALostNodeBeginsAnew) {
   EXPECT_THAT(agents_.Started(other), ElementsAre("cancel j", "remove j", "run j", "schedule j"));
 }
 
+// As a migration leaves it that its node was lost in: the record would keep the name taken for ever.
+TEST_F(DriverTest, AnImageThatNobodyKnowsOfKeepsNoJobOut) {
+  Join("n0");
+  Join("n1");
+  const std::string here = Run("j", 2), other = Other(here);
+  agents_.SetCondition(other, "j", v1::CONDITION_CHECKPOINTED);
+  agents_.SetImage(other, "j", "i9");
+  agents_.SetDown(here, true);
+  ASSERT_TRUE(agents_.Await([&] { return agents_.Lives(other, "j"); }));
+  AwaitState("j", v1::QUEUE_STATE_RUNNING);
+  EXPECT_THAT(agents_.Started(other), ElementsAre("cancel j", "remove j", "run j", "schedule j"));
+}
+
 TEST_F(DriverTest, ASilentMomentCostsNothing) {
   Join("n0");
   Run("j", 1);

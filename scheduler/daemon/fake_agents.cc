@@ -239,9 +239,11 @@ Status FakeAgents::Become(Agent& agent, const AgentRequest& request) {
     Agent& target = agents_.at(copy->node());
     return target.down ? Down() : Status();
   }
-  if (std::holds_alternative<v1::RemoveRequest>(request)) {
+  if (const auto* remove = std::get_if<v1::RemoveRequest>(&request)) {
     if (live) return Status(StatusCode::kFailedPrecondition, "it lives");
     if (found == agent.jobs.end()) return Status(StatusCode::kNotFound, "there is none");
+    if (!found->second.last_image().empty() && !remove->images())
+      return Status(StatusCode::kFailedPrecondition, "it has images");
     agent.jobs.erase(name);
     return Status();
   }
