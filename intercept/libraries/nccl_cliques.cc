@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -32,10 +33,21 @@ namespace {
 constexpr std::chrono::seconds kInitTime(60);
 constexpr std::chrono::seconds kSpendTime(5);
 
-// Ids that were reported and have not been used. Of the control thread.
-std::map<uint64_t, ncclUniqueId>& Reported() {
-  static std::map<uint64_t, ncclUniqueId>* const reported = new std::map<uint64_t, ncclUniqueId>;
-  return *reported;
+// Ids that no rank has come by: the library keeps a thread and a socket for each. Of the control thread.
+struct Unused {
+  std::map<uint64_t, ncclUniqueId> meant;  // by the communicator that each is for
+  std::vector<ncclUniqueId> left;          // for none any more
+  // Other processes may know it, so that it is not offered again.
+  void Leave(uint64_t key) {
+    const auto found = meant.find(key);
+    if (found == meant.end()) return;
+    left.push_back(found->second);
+    meant.erase(found);
+  }
+};
+Unused& UnusedIds() {
+  static Unused* const unused = new Unused;
+  return *unused;
 }
 
 // The ranks of one communicator in this process that the program has not destroyed, by rank.
@@ -249,20 +261,26 @@ std::string Elsewhere(const Whole& clique) {
   return rest == 0 ? text : text + " and " + std::to_string(rest) + " more";
 }
 
-// The library keeps a thread and a socket for an id until a communicator is made of it: one of a single rank
-// ends them, too.
-void Spend(const CommRecord& comm, const ncclUniqueId& id) {
+// A communicator of a single rank ends what the library keeps for an id, too. False: it did not come so far,
+// as for want of device memory.
+bool Spend(const CommRecord& comm, const ncclUniqueId& id) {
   const DeviceOf device(comm);
-  if (!device.status().ok()) return;
+  if (!device.status().ok()) return false;
   Handles handles;
   Watchdog watchdog(Deadline::After(kSpendTime), [&handles] { handles.Abort(); });
   ncclComm_t made = nullptr;
   (void)Real().ncclGroupStart();
-  (void)Real().ncclCommInitRank(&made, 1, id, 0);
+  const ncclResult_t taken = Real().ncclCommInitRank(&made, 1, id, 0);
   if (made != nullptr) handles.Add(made);
   handles.Start();
-  (void)Real().ncclGroupEnd();
+  const ncclResult_t joined = Real().ncclGroupEnd();
   if (!watchdog.Stop() && made != nullptr) (void)Real().ncclCommAbort(made);
+  return Accepted(taken) && joined != ncclUnhandledCudaError;
+}
+
+// What could not be spent is kept for the next time.
+void SpendLeft(const CommRecord& comm) {
+  std::erase_if(UnusedIds().left, [&comm](const ncclUniqueId& id) { return Spend(comm, id); });
 }
 
 Status InitRank(const CommPtr& comm, const ncclUniqueId& id, ncclComm_t* made) {
@@ -284,11 +302,13 @@ Status InitAll(const Whole& clique, const Joining& joining, Handles* handles, st
     status = InitRank(clique.comms[i], joining.id, &(*made)[i]);
     if ((*made)[i] != nullptr) handles->Add((*made)[i]);
   }
-  // One that has joined uses up the id, whatever comes of it; who is refused before that has not come
-  // anywhere.
-  if (status.ok()) Reported().erase(clique.key);
   handles->Start();
-  const Status ended = NcclStatus(Real().ncclGroupEnd(), first, "ncclGroupEnd");
+  const ncclResult_t joined = Real().ncclGroupEnd();
+  // One that has joined uses up the id, whatever comes of it; who is refused before that, or finds no room on
+  // the device, may not have come anywhere.
+  if (status.ok() && joined == ncclUnhandledCudaError) UnusedIds().Leave(clique.key);
+  if (status.ok()) UnusedIds().meant.erase(clique.key);
+  const Status ended = NcclStatus(joined, first, "ncclGroupEnd");
   if (status.ok()) status = ended;
   for (size_t i = 0; status.ok() && i < made->size(); ++i)
     status =
@@ -409,6 +429,24 @@ Result<ncclUniqueId> NewId(const Whole& clique) {
   return id;
 }
 
+// Of one whose ranks are all here: nobody else knows its id, which is good until they have come by it.
+Result<ncclUniqueId> OwnId(const Whole& clique) {
+  std::map<uint64_t, ncclUniqueId>& meant = UnusedIds().meant;
+  if (const auto unused = meant.find(clique.key); unused != meant.end()) return unused->second;
+  ASSIGN_OR_RETURN(const ncclUniqueId id, NewId(clique));
+  return meant[clique.key] = id;
+}
+
+// What was meant for one that is not to be made again, and what is left of attempts that have failed.
+void SpendUnused(const std::vector<Whole>& cliques) {
+  std::set<uint64_t> keys;
+  for (const auto& [key, id] : UnusedIds().meant) keys.insert(key);
+  for (const Whole& clique : cliques)
+    if (IsWell(clique) && IsGivenUp(clique)) keys.erase(clique.key);
+  for (const uint64_t key : keys) UnusedIds().Leave(key);
+  if (!cliques.empty()) SpendLeft(*cliques.front().comms.front());
+}
+
 // Those to be made again, one after another. On failure all of them are given up again.
 template <typename Choose>
 Status RebuildAll(const Choose& choose) {
@@ -428,6 +466,7 @@ Status RebuildAll(const Choose& choose) {
     for (auto it = made.rbegin(); it != made.rend(); ++it) AbortClique(**it);
     return status;
   }
+  SpendUnused(cliques);
   return {};
 }
 
@@ -466,7 +505,7 @@ Status RebuildCliques() {
   return RebuildAll([](const Whole& clique, Joining* joining) -> Result<bool> {
     if (clique.shared) return false;
     joining->deadline = Deadline::After(kInitTime);
-    ASSIGN_OR_RETURN(joining->id, NewId(clique));
+    ASSIGN_OR_RETURN(joining->id, OwnId(clique));
     return true;
   });
 }
@@ -483,10 +522,10 @@ Result<std::vector<CommReport>> ReportCliques() {
     CommReport report = {clique.key, clique.size, clique.comms.front()->made_by, {}, {}};
     for (const CommPtr& comm : clique.comms) report.ranks.push_back(comm->rank);
     if (report.ranks.front() == 0) {
-      if (const auto unused = Reported().find(clique.key); unused != Reported().end())
-        Spend(*clique.comms.front(), unused->second);
+      UnusedIds().Leave(clique.key);
+      SpendLeft(*clique.comms.front());
       ASSIGN_OR_RETURN(const ncclUniqueId id, NewId(clique));
-      Reported()[clique.key] = id;
+      UnusedIds().meant[clique.key] = id;
       report.id = Bytes(id);
     }
     reports.push_back(std::move(report));
@@ -501,7 +540,7 @@ Status RejoinCliques(const CommRejoin& rejoin) {
   return RebuildAll([&](const Whole& clique, Joining* joining) -> Result<bool> {
     joining->deadline = deadline;
     if (!clique.shared) {
-      ASSIGN_OR_RETURN(joining->id, NewId(clique));
+      ASSIGN_OR_RETURN(joining->id, OwnId(clique));
       return true;
     }
     const auto id = ids.find(clique.key);

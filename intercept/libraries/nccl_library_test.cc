@@ -212,6 +212,27 @@ TEST_F(NcclLibraryTest, ARebuildThatFailsCanBeTriedAgain) {
   DestroyTwo();
 }
 
+// The library keeps a thread and a socket for it, which would be in every image from then on.
+TEST_F(NcclLibraryTest, NoIdIsLeftOfRebuildsThatHaveFailed) {
+  InitTwo();
+  const int before = Fake().ids;
+  std::thread([this] {
+    EXPECT_STATUS_OK(Stop());
+    EXPECT_STATUS_OK(GiveUp());
+    for (bool* fails : {&Fake().refuse_inits, &Fake().no_room}) {
+      *fails = true;
+      for (int i = 0; i < 3; ++i) EXPECT_FALSE(Rebuild().ok());
+      *fails = false;
+    }
+    EXPECT_STATUS_OK(Rebuild());
+    Open();
+  }).join();
+  EXPECT_GT(Fake().ids, before);
+  for (int id = before; id < Fake().ids; ++id)
+    EXPECT_GT(Fake().arrived["id " + std::to_string(id)], 0) << "id " << id;
+  DestroyTwo();
+}
+
 TEST_F(NcclLibraryTest, AbortsWhatCannotBeFinalizedInTime) {
   InitTwo();
   std::thread([this] {

@@ -39,6 +39,10 @@ class NcclSharedTest : public NcclLibraryTest {
     others_ = [this](const CutTargets&) { return std::vector<CutReport>{other_->report}; };
   }
   static std::string Text(const std::string& id) { return id.c_str(); }
+  Result<std::vector<CommReport>> Report() {
+    const libraries::LibraryWork work;
+    return libraries::ReportComms();
+  }
   Status Rejoin(std::vector<CommId> ids, milliseconds limit = seconds(20)) {
     const libraries::LibraryWork work;
     return libraries::RejoinLibraries({static_cast<uint32_t>(limit.count()), std::move(ids)});
@@ -155,6 +159,45 @@ TEST_F(NcclSharedTest, AnIdThatNobodyCouldJoinIsUsedUp) {
   });
   EXPECT_EQ(Fake().arrived[unused], 1);
   EXPECT_EQ(Reduce(comms_[0]), ncclSuccess);
+}
+
+// As for want of device memory: what would use it up finds no room either, until there is some.
+TEST_F(NcclSharedTest, NoIdIsLeftWhereThereWasNoRoomForALongTime) {
+  Init();
+  const int before = Fake().ids;
+  OnControlThread([this] {
+    EXPECT_STATUS_OK(Stop());
+    EXPECT_STATUS_OK(GiveUp());
+    for (bool* fails : {&Fake().refuse_inits, &Fake().no_room}) {
+      *fails = true;
+      for (int i = 0; i < 3; ++i) {
+        const Result<std::vector<CommReport>> comms = Report();
+        ASSERT_TRUE(comms.ok());
+        EXPECT_FALSE(Rejoin({{(*comms)[0].comm, (*comms)[0].id}}).ok());
+      }
+      *fails = false;
+    }
+    EXPECT_STATUS_OK(RejoinWithOther());
+    Open();
+  });
+  for (int id = before; id < Fake().ids; ++id)
+    EXPECT_GT(Fake().arrived["id " + std::to_string(id)], 0) << "id " << id;
+  EXPECT_EQ(Reduce(comms_[0]), ncclSuccess);
+}
+
+// Of one that the other processes do not make again.
+TEST_F(NcclSharedTest, AnIdThatNobodyWantsIsUsedUp) {
+  Init();
+  const int before = Fake().ids;
+  OnControlThread([this] {
+    EXPECT_STATUS_OK(Stop());
+    EXPECT_STATUS_OK(GiveUp());
+    ASSERT_TRUE(Report().ok());
+    EXPECT_STATUS_OK(Rejoin({}));
+    Open();
+  });
+  for (int id = before; id < Fake().ids; ++id)
+    EXPECT_GT(Fake().arrived["id " + std::to_string(id)], 0) << "id " << id;
 }
 
 TEST_F(NcclSharedTest, OnesThatDoNotBlockComeByTheDeadlineOrNot) {

@@ -53,6 +53,7 @@ class FakeLibrary {
                     const ncclConfig_t* config) {
     std::unique_lock<std::mutex> lock(mutex);
     if (refuse_inits) return ncclSystemError;
+    if (no_room) return (t_refused = true), ncclSuccess;
     auto comm = std::make_unique<ncclComm>();
     comm->size = size;
     comm->rank = rank;
@@ -70,7 +71,9 @@ class FakeLibrary {
   }
   ncclResult_t GroupEnd() {
     std::unique_lock<std::mutex> lock(mutex);
-    return --t_depth == 0 ? AwaitAll(lock) : ncclSuccess;
+    if (--t_depth != 0) return ncclSuccess;
+    const ncclResult_t result = AwaitAll(lock);
+    return std::exchange(t_refused, false) ? ncclUnhandledCudaError : result;
   }
   // Ranks of another process have come.
   void Arrive(const std::string& id, int ranks) {
@@ -116,6 +119,7 @@ class FakeLibrary {
   std::map<std::string, int> arrived;
   bool remote_ranks = false;  // nobody waits for those that are elsewhere
   bool refuse_inits = false;
+  bool no_room = false;  // found out at the end of a group, before anybody is met
   bool finalize_blocks = false;
   std::atomic<int> ids{0}, issued{0};
   static inline thread_local int t_depth = 0;
@@ -132,6 +136,7 @@ class FakeLibrary {
     return aborted ? ncclSystemError : ncclSuccess;
   }
   static inline thread_local std::vector<ncclComm_t> t_waiting;
+  static inline thread_local bool t_refused = false;
 };
 
 inline FakeLibrary& Fake() { return FakeLibrary::Get(); }
