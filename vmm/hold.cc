@@ -49,8 +49,8 @@ Status HoldAddresses(uint64_t address, uint64_t size) {
   const int error = errno;
   if (got != MAP_FAILED) munmap(got, size);  // a kernel before 4.17 takes the address for a mere wish
   if (got == MAP_FAILED && error != EEXIST) return ErrnoStatus(error, "hold addresses of device memory");
-  return Errorf(StatusCode::kAlreadyExists, "addresses 0x%" PRIx64 "-0x%" PRIx64 " were taken by: %s",
-                address, address + size, OwnerOfAddresses(address, size).c_str());
+  return Errorf(StatusCode::kAlreadyExists, "addresses 0x%" PRIx64 "-0x%" PRIx64 " were taken: %s", address,
+                address + size, WhoIsAt(address, size).c_str());
 }
 
 void DropHold(uint64_t address, uint64_t size) { munmap(reinterpret_cast<void*>(address), size); }
@@ -63,6 +63,11 @@ std::string OwnerOfAddresses(uint64_t address, uint64_t size) {
     return false;
   });
   return owner;
+}
+
+std::string WhoIsAt(uint64_t address, uint64_t size) {
+  const std::string owner = OwnerOfAddresses(address, size);
+  return owner.empty() ? "whoever was there has gone" : "there is " + owner;
 }
 
 RangeSet MappedAddresses() {

@@ -17,6 +17,8 @@ Status HoldAddresses(uint64_t address, uint64_t size);
 void DropHold(uint64_t address, uint64_t size);
 // The line of /proc/self/maps of the first mapping that touches the range; empty when there is none.
 std::string OwnerOfAddresses(uint64_t address, uint64_t size);
+// A clause for an error: who is in the way there, or that nobody is any more.
+std::string WhoIsAt(uint64_t address, uint64_t size);
 // All addresses at which the process has something mapped now.
 RangeSet MappedAddresses();
 

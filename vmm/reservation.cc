@@ -31,14 +31,14 @@ Status ReserveAgain(uint64_t address, Reservation& reservation) {
   CUdeviceptr got = 0;
   const CUresult result = Driver().cuMemAddressReserve(&got, reservation.size, 0, address, 0);
   if (result == CUDA_SUCCESS && got == address) return {};
-  const std::string owner = OwnerOfAddresses(address, reservation.size);
+  const std::string in_the_way = WhoIsAt(address, reservation.size);
   if (result == CUDA_SUCCESS) Driver().cuMemAddressFree(got, reservation.size);
   reservation.keeper = HoldAddresses(address, reservation.size).ok() ? Keeper::kPages : Keeper::kStranger;
   RETURN_IF_ERROR(DriverStatus(result, "cuMemAddressReserve"));
   return Errorf(StatusCode::kAlreadyExists,
-                "device memory at 0x%" PRIx64 " (%" PRIu64 " bytes) cannot come back to its address: %s",
-                address, reservation.size,
-                owner.empty() ? "the driver refuses it" : ("there is " + owner).c_str());
+                "device memory at 0x%" PRIx64 " (%" PRIu64
+                " bytes) cannot come back to its address, for which the driver gave another one: %s",
+                address, reservation.size, in_the_way.c_str());
 }
 
 void DropReservation(uint64_t address, const Reservation& reservation) {
