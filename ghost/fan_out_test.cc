@@ -4,6 +4,7 @@
 
 #include <list>
 #include <random>
+#include <utility>
 
 #include "base/testing.h"
 #include "dedup/image.h"
@@ -55,18 +56,10 @@ class FanOutTest : public testing::Test {
   }
   static Json Meta(const HeldMember& held, const std::string& task) {
     Manifest manifest;
-    manifest.task = {{"version", 1},
-                     {"name", task},
-                     {"argv", {"a"}},
-                     {"cwd", "/"},
-                     {"created", 1},
-                     {"uid", 0},
-                     {"device", "soft"},
-                     {"driver", "/l/libcuda.so.1"},
-                     {"strategy", "auto"},
-                     {"gpus", {0}},
-                     {"pid_namespace", true},
-                     {"log", "/l/output.log"}};
+    manifest.task = {
+        {"version", 1},       {"name", task}, {"argv", {"a"}},         {"cwd", "/"},
+        {"created", 1},       {"uid", 0},     {"device", "soft"},      {"driver", "/l/libcuda.so.1"},
+        {"strategy", "auto"}, {"gpus", {0}},  {"pid_namespace", true}, {"log", "/l/output.log"}};
     manifest.machine = MachineName();
     manifest.kernel = manifest.criu = "x";
     manifest.init_nspid = 1;
@@ -207,6 +200,40 @@ TEST_F(FanOutTest, ProcessesOfOneTaskReadOnceToo) {
   EXPECT_TRUE(Restored(rank) == rank.bytes);
   rank.holdings.members.erase(rank.holdings.members.begin());
   EXPECT_TRUE(Restored(rank) == rank.bytes) << "the other process's";
+}
+
+// A driver that takes over no memory any more after some.
+struct ImportsEnd {
+  explicit ImportsEnd(int after) {
+    left = after;
+    import = std::exchange(internal::g_driver.cuMemImportFromShareableHandle, &Import);
+  }
+  ~ImportsEnd() { internal::g_driver.cuMemImportFromShareableHandle = import; }
+  static CUresult Import(CUmemGenericAllocationHandle* handle, void* shared, CUmemAllocationHandleType type) {
+    return --left < 0 ? CUDA_ERROR_NOT_SUPPORTED : import(handle, shared, type);
+  }
+  static inline int left = 0;
+  static inline decltype(&cuMemImportFromShareableHandle) import = nullptr;
+};
+
+TEST_F(FanOutTest, NoCopyIsOfPageableMemory) {
+  for (int i = 0; i < 2; ++i) AddRank(i, i);
+  for (Rank& rank : ranks_) ASSERT_OK(Plan(rank, true));
+  vmm::CopyWatch watch;
+  for (Rank& rank : ranks_) ASSERT_OK(rank.fan_out->Load(*gpu_, rank.holdings, {}));
+  vmm::CopyWatch::Seen seen = watch.Take();
+  EXPECT_GT(seen.copies, 0);
+  EXPECT_EQ(seen.pageable, 0);
+  Rank& rank = ranks_.front();
+  {
+    const ImportsEnd after_its_own(2);
+    ASSERT_OK(rank.fan_out->Fetch(*gpu_, rank.holdings, {}));
+  }
+  seen = watch.Take();
+  EXPECT_GT(seen.copies, 0) << "what another rank has is read from the store where it cannot be reached";
+  EXPECT_EQ(seen.pageable, 0);
+  EXPECT_FALSE(rank.fan_out->notes().empty());
+  EXPECT_TRUE(Restored(rank) == rank.bytes);
 }
 
 TEST_F(FanOutTest, ARankThatIsGoneFailsTheOthers) {

@@ -181,13 +181,27 @@ Status Gpu::FinishCopies(int device) {
   return DriverStatus(Driver().cuStreamSynchronize(CU_STREAM_PER_THREAD), "cuStreamSynchronize");
 }
 
+// Pinned memory belongs to no device, yet the driver pins and lets go of it in some context only.
+Status Gpu::UseAny() {
+  CUcontext current = nullptr;
+  RETURN_IF_ERROR(DriverStatus(Driver().cuCtxGetCurrent(&current), "cuCtxGetCurrent"));
+  if (current != nullptr) return Status();
+  int device = 0;
+  {
+    std::lock_guard lock(mutex_);
+    if (!contexts_.empty()) device = contexts_.begin()->first;
+  }
+  return Use(device);
+}
+
 void Gpu::Pin(std::span<std::byte> memory) {
-  if (!memory.empty())
-    (void)Driver().cuMemHostRegister_v2(memory.data(), memory.size(), CU_MEMHOSTREGISTER_PORTABLE);
+  if (memory.empty() || !UseAny().ok()) return;
+  (void)Driver().cuMemHostRegister_v2(memory.data(), memory.size(), CU_MEMHOSTREGISTER_PORTABLE);
 }
 
 void Gpu::Unpin(std::span<std::byte> memory) {
-  if (!memory.empty()) (void)Driver().cuMemHostUnregister(memory.data());
+  if (memory.empty() || !UseAny().ok()) return;
+  (void)Driver().cuMemHostUnregister(memory.data());
 }
 
 bool Gpu::UsedBy(pid_t pid) {

@@ -80,7 +80,7 @@ class Gpu {
   // The same for the copies that the calling thread has asked for, so that it may end.
   Status FinishCopies(int device);
 
-  // Memory of this process that copies go through; a failure only makes them slower.
+  // Writable memory of this process that copies go through; a failure only makes them slower.
   void Pin(std::span<std::byte> memory);
   void Unpin(std::span<std::byte> memory);
 
@@ -97,6 +97,7 @@ class Gpu {
  private:
   friend class GpuMemory;
   Gpu() = default;
+  Status UseAny();  // makes some context current where none is
   Result<GpuMemory> Map(int device, CUmemGenericAllocationHandle handle, uint64_t size);
 
   std::mutex mutex_;

@@ -166,12 +166,16 @@ std::vector<StreamLayout> Holdings::OwnLayouts() const {
   return layouts;
 }
 
-Result<std::unique_ptr<MemorySource>> Holdings::OpenArena() const {
+Result<Mapping> Holdings::MapArena(int protection) const {
   uint64_t total = 0;
-  std::vector<uint64_t> starts = StartsOf(members, &total);
-  if (total == 0) return SourceOf(std::move(starts), Mapping());
-  ASSIGN_OR_RETURN(Mapping arena, Mapping::OfFd(arena_.get(), 0, total, PROT_READ));
-  return SourceOf(std::move(starts), std::move(arena));
+  StartsOf(members, &total);
+  if (total == 0) return Mapping();
+  return Mapping::OfFd(arena_.get(), 0, total, protection);
+}
+
+std::unique_ptr<MemorySource> Holdings::SourceOfArena(Mapping arena) const {
+  uint64_t total = 0;
+  return SourceOf(StartsOf(members, &total), std::move(arena));
 }
 
 Result<std::unique_ptr<ImageReader>> Holdings::OpenHeldImage() const {
@@ -236,8 +240,8 @@ Status Holdings::AddStreams(ImageWriter& image) const {
 Status Holdings::Save(Gpu* gpu, ImageWriter& image, const CopyContext& context) const {
   if (active_bytes() == 0) return Status();
   if (in_host()) {
-    ASSIGN_OR_RETURN(std::unique_ptr<MemorySource> source, OpenArena());
-    return SaveStreams(StreamNames(), *source, nullptr, image, context);
+    ASSIGN_OR_RETURN(Mapping arena, MapArena(PROT_READ));
+    return SaveStreams(StreamNames(), *SourceOfArena(std::move(arena)), nullptr, image, context);
   }
   if (on_disk()) {
     ASSIGN_OR_RETURN(std::unique_ptr<ImageReader> held, OpenHeldImage());
@@ -252,7 +256,8 @@ Status CheckDeviceRoom(Gpu& gpu, const std::map<int, uint64_t>& needs) {
   ASSIGN_OR_RETURN(int count, gpu.DeviceCount());
   for (auto [device, needed] : needs) {
     if (device >= count)
-      return Errorf(StatusCode::kNotFound, "there is no device %d; devices here: %d, from 0 on", device, count);
+      return Errorf(StatusCode::kNotFound, "there is no device %d; devices here: %d, from 0 on", device,
+                    count);
     ASSIGN_OR_RETURN(uint64_t free_bytes, gpu.FreeBytes(device));
     if (free_bytes >= needed) continue;
     return Status(StatusCode::kResourceExhausted, "the task needs " + SizeText(needed) + ", device " +
@@ -327,20 +332,26 @@ Status Holdings::FillDevice(Gpu& gpu, const std::function<Status(DeviceMemory& m
 }
 
 Status Holdings::FillFromArena(Gpu& gpu, const CopyContext& context) {
-  ASSIGN_OR_RETURN(std::unique_ptr<MemorySource> source, OpenArena());
+  ASSIGN_OR_RETURN(Mapping arena, MapArena(PROT_READ | PROT_WRITE));
+  const std::span<std::byte> pinned(arena.bytes(), arena.size());
+  const std::unique_ptr<MemorySource> source = SourceOfArena(std::move(arena));
   std::vector<StreamLayout> layouts = OwnLayouts();
   std::vector<StreamMap> maps;
   for (const HeldMember& member : members) maps.emplace_back(member);
   return FillDevice(gpu, [&](DeviceMemory& memory) {
-    return CopyPieces(Pointers(layouts), *source, &gpu, context, nullptr,
-                      [&](const MemberPiece& piece, std::span<const std::byte> bytes) -> Status {
-                        RETURN_IF_ERROR(Fault(FaultPoint::kLoadInside));
-                        return maps[piece.member].ForParts(
-                            piece.piece.offset, bytes,
-                            [&](size_t extent, uint64_t inside, std::span<const std::byte> part) {
-                              return memory[piece.member][extent].Write(inside, part);
-                            });
-                      });
+    auto write = [&](const MemberPiece& piece, std::span<const std::byte> bytes) -> Status {
+      RETURN_IF_ERROR(Fault(FaultPoint::kLoadInside));
+      return maps[piece.member].ForParts(
+          piece.piece.offset, bytes, [&](size_t extent, uint64_t inside, std::span<const std::byte> part) {
+            return memory[piece.member][extent].Write(inside, part);
+          });
+    };
+    // Every piece is written from where it lies.
+    auto no_staging = [](const MemberPiece&) { return std::span<std::byte>(); };
+    gpu.Pin(pinned);
+    Status status = CopyPieces(Pointers(layouts), *source, nullptr, context, no_staging, write);
+    gpu.Unpin(pinned);
+    return status;
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/parallel.h"
 #include "ghost/fault.h"
+#include "ghost/staging.h"
 
 namespace stasis {
 namespace {
@@ -73,37 +74,6 @@ std::vector<MemberPiece> PiecesOf(const Layouts& layouts) {
   }
   return pieces;
 }
-
-// Memory for one piece for each of a few threads, pinned once.
-class Staging {
- public:
-  static Result<Staging> Create(size_t threads, Gpu* gpu) {
-    Staging staging;
-    ASSIGN_OR_RETURN(staging.memory_, Mapping::Anonymous(threads * kPieceBytes));
-    staging.gpu_ = gpu;
-    if (gpu) gpu->Pin(staging.all());
-    return staging;
-  }
-  Staging() = default;
-  Staging(Staging&& other) noexcept
-      : memory_(std::move(other.memory_)), gpu_(std::exchange(other.gpu_, nullptr)) {}
-  Staging& operator=(Staging&& other) noexcept {
-    std::swap(memory_, other.memory_);
-    std::swap(gpu_, other.gpu_);
-    return *this;
-  }
-  ~Staging() {
-    if (gpu_) gpu_->Unpin(all());
-  }
-  std::span<std::byte> Of(size_t worker, uint64_t size) const {
-    return all().subspan(worker * kPieceBytes, size);
-  }
-
- private:
-  std::span<std::byte> all() const { return {memory_.bytes(), memory_.size()}; }
-  Mapping memory_;
-  Gpu* gpu_ = nullptr;
-};
 
 using PieceWork = std::function<Status(const MemberPiece&, size_t)>;
 

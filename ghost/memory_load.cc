@@ -4,6 +4,7 @@
 
 #include "base/parallel.h"
 #include "ghost/fault.h"
+#include "ghost/staging.h"
 
 namespace stasis {
 namespace {
@@ -138,15 +139,16 @@ Status CopyOnDevices(const LoadTarget& target, const std::vector<MemoryCopy>& co
 
 Status LoadCopies(const LoadTarget& target, const std::vector<MemoryCopy>& copies,
                   const CopyContext& context) {
-  std::vector<std::vector<std::byte>> staging(CopyThreads());
-  return ParallelFor(copies.size(), staging.size(), [&](size_t i, size_t worker) -> Status {
+  if (copies.empty()) return Status();
+  const size_t threads = std::min(CopyThreads(), copies.size());
+  ASSIGN_OR_RETURN(Staging staging, Staging::Create(threads, &target.gpu));
+  return ParallelFor(copies.size(), threads, [&](size_t i, size_t worker) -> Status {
     if (context.cancel) RETURN_IF_ERROR(context.cancel->Check());
     const MemoryCopy& copy = copies[i];
     Piece run = ChunksAt(target.own.layouts[copy.to.member], copy.to.offset, copy.size);
-    staging[worker].resize(run.size);
-    RETURN_IF_ERROR(
-        target.image.ReadRun(target.streams[copy.to.member], run.first_chunk, run.chunks, staging[worker]));
-    RETURN_IF_ERROR(WriteTo(target, copy.to.member, copy.to.offset, staging[worker]));
+    const std::span<std::byte> bytes = staging.Of(worker, run.size);
+    RETURN_IF_ERROR(target.image.ReadRun(target.streams[copy.to.member], run.first_chunk, run.chunks, bytes));
+    RETURN_IF_ERROR(WriteTo(target, copy.to.member, copy.to.offset, bytes));
     if (context.progress) context.progress->Add(run.size);
     return Status();
   });

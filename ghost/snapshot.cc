@@ -69,14 +69,27 @@ Status Snapshot::CheckFits() const {
                                                     " of host memory and may have " + SizeText(host_limit_));
 }
 
+Result<Mapping> Snapshot::InHost(const Block& block,
+                                 const std::function<Status(std::span<std::byte>)>& read) {
+  ASSIGN_OR_RETURN(Mapping host, Mapping::Anonymous(block.size));
+  host.PreferLargePages();
+  const std::span<std::byte> bytes(host.bytes(), block.size);
+  gpu_.Pin(bytes);
+  Status status = read(bytes);
+  gpu_.Unpin(bytes);
+  RETURN_IF_ERROR(status);
+  return host;
+}
+
 Status Snapshot::FillBlock(Block& block, const StreamMap& map, const std::vector<GpuMemory>& extents) {
   if (place_ == Place::kHost) {
-    ASSIGN_OR_RETURN(block.in_host, Mapping::Anonymous(block.size));
-    block.in_host.PreferLargePages();
-    std::span<std::byte> bytes(block.in_host.bytes(), block.size);
-    return map.ForParts(block.offset, bytes, [&](size_t extent, uint64_t inside, std::span<std::byte> part) {
+    auto read = [&](size_t extent, uint64_t inside, std::span<std::byte> part) {
       return extents[extent].Read(inside, part);
-    });
+    };
+    ASSIGN_OR_RETURN(block.in_host, InHost(block, [&](std::span<std::byte> bytes) {
+                       return map.ForParts(block.offset, bytes, read);
+                     }));
+    return Status();
   }
   ASSIGN_OR_RETURN(block.on_device, gpu_.Create(block.device, OnDevice(block.size)));
   for (uint64_t done = 0; done < block.size;) {
@@ -166,10 +179,9 @@ Status Snapshot::ToHost(Block& block) {
   std::unique_lock lock(block.mutex);
   if (block.on_device.size() == 0) return Status();
   RETURN_IF_ERROR(Fault(FaultPoint::kEvictInside));
-  ASSIGN_OR_RETURN(Mapping host, Mapping::Anonymous(block.size));
-  host.PreferLargePages();
-  RETURN_IF_ERROR(block.on_device.Read(0, std::span(host.bytes(), block.size)));
-  block.in_host = std::move(host);
+  ASSIGN_OR_RETURN(block.in_host, InHost(block, [&block](std::span<std::byte> bytes) {
+                     return block.on_device.Read(0, bytes);
+                   }));
   block.on_device = GpuMemory();
   return Status();
 }

@@ -7,9 +7,11 @@
 #define GHOST_SNAPSHOT_H_
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <shared_mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -70,6 +72,8 @@ class Snapshot final : public MemorySource {
   Status CheckFits() const;
   Status Fill(const std::vector<HeldMember>& members);
   Status FillBlock(Block& block, const StreamMap& map, const std::vector<GpuMemory>& extents);
+  // Host memory as large as the block, which `read` has filled from its device.
+  Result<Mapping> InHost(const Block& block, const std::function<Status(std::span<std::byte>)>& read);
   Status ToHost(Block& block);
   void Lose(const Status& why);
 

@@ -5,6 +5,8 @@
 #include <sys/eventfd.h>
 
 #include <random>
+#include <thread>
+#include <utility>
 
 #include "base/testing.h"
 #include "ghost/holdings.h"
@@ -190,6 +192,46 @@ TEST_F(SnapshotTest, HoldingsKeepTheActiveBytesWhereverTheyAre) {
     on_disk ? holdings_.DropDisk() : holdings_.DropHost();
   }
   EXPECT_EQ(RemoveImage(**store, "task", kHeldImage).code(), StatusCode::kNotFound);
+}
+
+// On its way to and from every place, and in whichever thread.
+TEST_F(SnapshotTest, NoCopyIsOfPageableMemory) {
+  Result<std::shared_ptr<Store>> store = Store::Open(folder_.path());
+  ASSERT_TRUE(store.ok());
+  vmm::CopyWatch watch;
+  auto expect_pinned = [&watch](const char* what, Status status) {
+    EXPECT_STATUS_OK(status);
+    const vmm::CopyWatch::Seen seen = watch.Take();
+    EXPECT_GT(seen.copies, 0) << what;
+    EXPECT_EQ(seen.pageable, 0) << what;
+  };
+  auto save = [&](const char* id, MemorySource& source, Gpu* gpu) -> Status {
+    ASSIGN_OR_RETURN(std::unique_ptr<ImageWriter> image, ImageWriter::Create(*store, "task", id));
+    RETURN_IF_ERROR(holdings_.AddStreams(*image));
+    return SaveStreams(holdings_.StreamNames(), source, gpu, *image, {});
+  };
+  auto take = [&](Snapshot::Place place) {
+    Result<std::unique_ptr<Snapshot>> snapshot =
+        Snapshot::Take(*gpu_, holdings_.members, {&layout_}, place, kPlenty);
+    if (snapshot.ok()) snapshot_ = *std::move(snapshot);
+    return snapshot.status();
+  };
+  expect_pinned("a snapshot in the host", take(Snapshot::Place::kHost));
+  EXPECT_STATUS_OK(take(Snapshot::Place::kDevice));
+  Status status;
+  std::thread([&] { status = save("000001", *snapshot_, gpu_.get()); }).join();
+  expect_pinned("a snapshot on the device, saved by a thread that has had nothing to do with it", status);
+  EXPECT_STATUS_OK(take(Snapshot::Place::kDevice));
+  std::thread([&] { status = snapshot_->GiveUpDevice(); }).join();
+  expect_pinned("a snapshot that gives up the device", status);
+  expect_pinned("pause to the host", holdings_.CopyToHost(*gpu_, {}));
+  holdings_.DropDevice();
+  expect_pinned("resume from the host", holdings_.CopyToDevice(*gpu_, {}));
+  holdings_.DropHost();
+  expect_pinned("pause to the disk", holdings_.CopyToDisk(*gpu_, *store, "task", {}));
+  holdings_.DropDevice();
+  expect_pinned("resume from the disk", holdings_.CopyToDevice(*gpu_, {}));
+  holdings_.DropDisk();
 }
 
 TEST_F(SnapshotTest, AnAdoptedDescriptionNeedsItsDescriptors) {

@@ -8,8 +8,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <utility>
 
 #include "vmm/pause.h"
 
@@ -104,6 +106,49 @@ void ImportAll(const Exported& exported) {
   for (size_t i = 0; i < exported.extents.size(); ++i)
     EXPECT_STATUS_OK(ImportExtent(exported.extents[i], exported.fds[i].Duplicate()));
 }
+
+namespace {
+
+std::atomic<int> g_copies, g_pageable;
+decltype(&cuMemcpyDtoH_v2) g_to_host = nullptr;
+decltype(&cuMemcpyHtoD_v2) g_to_device = nullptr;
+
+bool IsPinned(uint64_t address) {
+  unsigned type = 0;
+  return Driver().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) == CUDA_SUCCESS &&
+         type == CU_MEMORYTYPE_HOST;
+}
+
+void NoteCopy(const void* host, size_t size) {
+  const uint64_t address = reinterpret_cast<uint64_t>(host);
+  ++g_copies;
+  if (!IsPinned(address) || !IsPinned(address + size - 1)) ++g_pageable;
+}
+
+CUresult WatchedToHost(void* to, CUdeviceptr from, size_t size) {
+  NoteCopy(to, size);
+  return g_to_host(to, from, size);
+}
+
+CUresult WatchedToDevice(CUdeviceptr to, const void* from, size_t size) {
+  NoteCopy(from, size);
+  return g_to_device(to, from, size);
+}
+
+}  // namespace
+
+CopyWatch::CopyWatch() {
+  g_to_host = std::exchange(internal::g_driver.cuMemcpyDtoH_v2, &WatchedToHost);
+  g_to_device = std::exchange(internal::g_driver.cuMemcpyHtoD_v2, &WatchedToDevice);
+  Take();
+}
+
+CopyWatch::~CopyWatch() {
+  internal::g_driver.cuMemcpyDtoH_v2 = g_to_host;
+  internal::g_driver.cuMemcpyHtoD_v2 = g_to_device;
+}
+
+CopyWatch::Seen CopyWatch::Take() { return {g_copies.exchange(0), g_pageable.exchange(0)}; }
 
 std::vector<unsigned char> ReadDevice(CUdeviceptr address, size_t size) {
   std::vector<unsigned char> bytes(size);

@@ -43,6 +43,21 @@ struct Exported {
 Exported ExportAll();
 void ImportAll(const Exported& exported);
 
+// While it lives, the driver's plain copies between host and device are looked at. One at a time; any thread
+// may copy.
+class CopyWatch {
+ public:
+  CopyWatch();
+  ~CopyWatch();
+  CopyWatch(const CopyWatch&) = delete;
+  struct Seen {
+    int copies = 0;
+    int pageable = 0;  // to or from host memory that is not pinned
+  };
+  // Since the last call.
+  Seen Take();
+};
+
 std::vector<unsigned char> ReadDevice(CUdeviceptr address, size_t size);
 void FillDevice(CUdeviceptr address, size_t size, unsigned char value);
 size_t DriverFreeBytes();
