@@ -7,13 +7,15 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <map>
-#include <set>
+#include <string_view>
 
 #include "base/files.h"
 #include "ghost/dumpable_tcp.h"
@@ -53,6 +55,69 @@ constexpr Unsupported kUnsupportedFiles[] = {
     {"anon_inode:kvm", "a virtual machine is open", "end the virtual machine before the checkpoint"},
 };
 
+// The kernel's names of the protocols that CRIU knows.
+constexpr const char* kCarriedSockets[] = {"UNIX",  "UNIX-STREAM", "TCP",       "TCPv6",  "UDP",
+                                           "UDPv6", "UDP-Lite",    "UDPLITEv6", "RAW",    "RAWv6",
+                                           "PING",  "PINGv6",      "PACKET",    "NETLINK"};
+// And of files without a path.
+constexpr const char* kCarriedFiles[] = {"eventfd",  "eventpoll", "inotify", "fanotify",
+                                         "signalfd", "timerfd",   "pidfd"};
+
+template <size_t kSize>
+bool IsOneOf(const std::string& word, const char* const (&words)[kSize]) {
+  return std::find(std::begin(words), std::end(words), word) != std::end(words);
+}
+
+Status CheckSocket(pid_t pid, const ProcFd& fd, std::string* remedy) {
+  char protocol[64];
+  const ssize_t size =
+      getxattr(FdPath(pid, fd.fd).c_str(), "system.sockprotoname", protocol, sizeof protocol - 1);
+  if (size <= 0) return Status();  // it has been closed, or the kernel does not say
+  protocol[size] = '\0';
+  if (IsOneOf(protocol, kCarriedSockets)) return Status();
+  *remedy = "close the socket before the checkpoint, or run the program without it";
+  return Refuse(pid, fd.fd, std::string("a socket of protocol ") + protocol + " is open");
+}
+
+// By major number: of memory (null, random), tunnels and autofs, and terminals.
+bool IsCarriedDevice(dev_t device) {
+  constexpr unsigned kMemory = 1, kTty = 4, kTtyAux = 5, kMisc = 10, kHvc = 229;
+  constexpr unsigned kTun = 200, kAutofs = 235;
+  constexpr unsigned kFirstPty = 128, kLastPty = 143;
+  const unsigned kind = major(device);
+  if (kind == kMisc) return minor(device) == kTun || minor(device) == kAutofs;
+  return kind == kMemory || kind == kTty || kind == kTtyAux || kind == kHvc ||
+         (kind >= kFirstPty && kind <= kLastPty);
+}
+
+Status CheckDevice(pid_t pid, const ProcFd& fd, std::string* remedy) {
+  struct stat info;
+  if (stat(FdPath(pid, fd.fd).c_str(), &info) != 0) return Status();
+  if (!S_ISBLK(info.st_mode) && !(S_ISCHR(info.st_mode) && !IsCarriedDevice(info.st_rdev))) return Status();
+  *remedy = "close the device before the checkpoint, or run the program without it";
+  return Refuse(pid, fd.fd, "the device " + fd.target + " is open");
+}
+
+Status CheckAnonymous(pid_t pid, const ProcFd& fd, std::string* remedy) {
+  constexpr std::string_view kPrefix = "anon_inode:";
+  if (!fd.target.starts_with(kPrefix)) return Status();
+  std::string name = fd.target.substr(kPrefix.size());
+  if (name.starts_with('[') && name.ends_with(']')) name = name.substr(1, name.size() - 2);
+  if (IsOneOf(name, kCarriedFiles)) return Status();
+  *remedy = "close it before the checkpoint, or run the program without it";
+  return Refuse(pid, fd.fd, "the kernel's object " + fd.target + " is open");
+}
+
+// The kernel's own name of a device folder that no process may have open when CRIU looks.
+bool IsGpuFile(const std::string& path) {
+  return path.starts_with("/dev/nvidia") || path.starts_with("/dev/dri/");
+}
+
+// What the driver and NCCL let go of for the dump.
+bool IsClosedForTheDump(const std::string& path) {
+  return IsGpuFile(path) || path.starts_with("/dev/infiniband/") || path == "/dev/dxg";
+}
+
 bool HoldsTerminalMaster(const std::vector<pid_t>& tree) {
   for (pid_t pid : tree) {
     for (const ProcFd& fd : FdsOf(pid)) {
@@ -85,6 +150,8 @@ Status CheckOne(pid_t pid, const ProcFd& fd, bool own_terminals, std::string* re
     *remedy = "start the program with its input and output connected to files (stasis run does)";
     return Refuse(pid, fd.fd, "the terminal " + fd.target + " is open");
   }
+  if (fd.target.starts_with("socket:")) return CheckSocket(pid, fd, remedy);
+  if (fd.target.starts_with("/dev/") && !IsClosedForTheDump(fd.target)) return CheckDevice(pid, fd, remedy);
   return IsDeleted(fd.target) && !IsMemfd(fd.target) ? CheckDeleted(pid, fd, remedy) : Status();
 }
 
@@ -199,11 +266,6 @@ Status CheckOutsider(pid_t other, const SharedThings& things, const std::map<Ino
   return Status();
 }
 
-// The kernel's own name of a device folder that no process may have open when CRIU looks.
-bool IsGpuFile(const std::string& path) {
-  return path.starts_with("/dev/nvidia") || path.starts_with("/dev/dri/");
-}
-
 bool HasNvml(const std::vector<ProcMap>& maps) {
   return std::any_of(maps.begin(), maps.end(), [](const ProcMap& map) {
     return map.path.find("/libnvidia-ml.so") != std::string::npos;
@@ -231,6 +293,15 @@ Status CheckDriverLeft(pid_t pid, const struct stat* library, std::string* remed
   return Status();
 }
 
+// What the driver may have had open rightly until now.
+Status CheckFilesLeft(pid_t pid, std::string* remedy) {
+  for (const ProcFd& fd : FdsOf(pid)) {
+    RETURN_IF_ERROR(CheckDevice(pid, fd, remedy));
+    RETURN_IF_ERROR(CheckAnonymous(pid, fd, remedy));
+  }
+  return Status();
+}
+
 }  // namespace
 
 Status CheckDescriptors(const std::vector<pid_t>& tree, std::string* remedy) {
@@ -248,6 +319,7 @@ Status CheckResidue(const std::vector<pid_t>& tree, const std::vector<pid_t>& cl
   for (pid_t pid : tree) {
     bool look = found && std::find(closed.begin(), closed.end(), pid) != closed.end();
     RETURN_IF_ERROR(CheckDriverLeft(pid, look ? &library : nullptr, remedy));
+    RETURN_IF_ERROR(CheckFilesLeft(pid, remedy));
   }
   RETURN_IF_ERROR(CheckTcp(tree, TcpCheck::kStandingStill, remedy));
   SharedThings things = Collect(tree);

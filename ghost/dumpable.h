@@ -11,14 +11,15 @@
 
 namespace stasis {
 
-// Terminals, TCP connections that lead out of the tree, io_uring, replaced files: what no pause takes away.
+// Terminals and devices, TCP connections that lead out of the tree and sockets of other protocols, io_uring,
+// replaced files: what no pause takes away.
 // kUnsupported names process, descriptor and thing; *remedy says what to do. Asked before anything is
 // touched.
 Status CheckDescriptors(const std::vector<pid_t>& tree, std::string* remedy);
-// Pipes, sockets and shared memory whose other end is outside of the tree, the driver's device files
-// and, in the processes `closed` that have closed it, the driver library `driver`. Its pages that a forked
-// child has inherited are plain file pages that nobody runs. Asked once the task is deaf: until then the
-// driver and the interposer own such things rightly.
+// Pipes, sockets and shared memory whose other end is outside of the tree, device files, the driver's among
+// them, and, in the processes `closed` that have closed it, the driver library `driver`. Its pages that a
+// forked child has inherited are plain file pages that nobody runs. Asked once the task is deaf: until then
+// the driver and the interposer own such things rightly.
 Status CheckResidue(const std::vector<pid_t>& tree, const std::vector<pid_t>& closed,
                     const std::string& driver, std::string* remedy);
 

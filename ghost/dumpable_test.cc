@@ -1,10 +1,21 @@
 #include "ghost/dumpable.h"
 
 #include <fcntl.h>
+#include <linux/kvm.h>
+#include <linux/perf_event.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -142,6 +153,94 @@ TEST(DumpableTest, ATerminalIsRefused) {
     close(master.get());
   });
   ExpectSays(Descriptors(child), "the terminal " + slave);
+}
+
+struct Kind {
+  const char* what;
+  std::function<int()> open;
+  const char* named;
+};
+
+int OpenDevice(const char* path) { return open(path, O_RDONLY | O_CLOEXEC); }
+
+long OpenCounter() {
+  perf_event_attr counter{};
+  counter.type = PERF_TYPE_SOFTWARE;
+  counter.size = sizeof counter;
+  counter.config = PERF_COUNT_SW_CPU_CLOCK;
+  return syscall(SYS_perf_event_open, &counter, 0, -1, -1, 0);
+}
+
+long OpenRing() {
+  alignas(8) char parameters[120] = {};
+  return syscall(SYS_io_uring_setup, 4, parameters);
+}
+
+// Each kernel and each machine has some of them.
+TEST(DumpableTest, WhateverCriuDoesNotKnowIsNamed) {
+  const Kind kinds[] = {
+      {"io_uring", [] { return static_cast<int>(OpenRing()); }, "io_uring is in use"},
+      {"userfaultfd", [] { return static_cast<int>(syscall(SYS_userfaultfd, 0)); }, "userfaultfd is in use"},
+      {"counter", [] { return static_cast<int>(OpenCounter()); }, "a performance counter is open"},
+      {"fuse", [] { return OpenDevice("/dev/fuse"); }, "the device /dev/fuse is open"},
+      {"kvm", [] { return OpenDevice("/dev/kvm"); }, "the device /dev/kvm is open"},
+      {"disk", [] { return OpenDevice("/dev/loop0"); }, "the device /dev/loop0 is open"},
+      {"machine", [] { return ioctl(OpenDevice("/dev/kvm"), KVM_CREATE_VM, 0); }, "is open"},
+      {"vsock", [] { return socket(AF_VSOCK, SOCK_STREAM, 0); }, "a socket of protocol AF_VSOCK is open"},
+      {"mptcp", [] { return socket(AF_INET, SOCK_STREAM, IPPROTO_MPTCP); }, "a socket of protocol MPTCP"},
+      {"xdp", [] { return socket(AF_XDP, SOCK_RAW, 0); }, "a socket of protocol XDP is open"},
+      {"alg", [] { return socket(AF_ALG, SOCK_SEQPACKET, 0); }, "a socket of protocol ALG is open"},
+  };
+  int there = 0;
+  for (const Kind& kind : kinds) {
+    SCOPED_TRACE(kind.what);
+    Fd fd(kind.open());
+    if (!fd.valid()) continue;
+    ++there;
+    Child child([] {});
+    fd.Reset();
+    ExpectSays(Descriptors(child), kind.named);
+    close_range(3, ~0u, 0);
+  }
+  EXPECT_GE(there, 2);
+}
+
+TEST(DumpableTest, WhatCriuKnowsIsFine) {
+  Child child([] {
+    for (const char* device : {"/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/full"})
+      EXPECT_GE(OpenDevice(device), 0);
+    EXPECT_GE(socket(AF_INET, SOCK_STREAM, 0), 0);
+    EXPECT_GE(socket(AF_INET, SOCK_DGRAM, 0), 0);
+    EXPECT_GE(socket(AF_INET6, SOCK_DGRAM, 0), 0);
+    EXPECT_GE(socket(AF_UNIX, SOCK_SEQPACKET, 0), 0);
+    EXPECT_GE(socket(AF_NETLINK, SOCK_RAW, 0), 0);
+    EXPECT_GE(eventfd(0, 0), 0);
+    EXPECT_GE(epoll_create1(0), 0);
+    EXPECT_GE(inotify_init(), 0);
+    sigset_t signals;
+    sigemptyset(&signals);
+    EXPECT_GE(signalfd(-1, &signals, 0), 0);
+    EXPECT_GE(timerfd_create(CLOCK_MONOTONIC, 0), 0);
+    EXPECT_GE(syscall(SYS_pidfd_open, getpid(), 0), 0);
+  });
+  EXPECT_EQ(Descriptors(child).ToString(), Status().ToString());
+  EXPECT_EQ(Residue(child).ToString(), Status().ToString());
+}
+
+// NVIDIA's own, and those of a fabric, are open as long as the driver and NCCL have not let go of them.
+TEST(DumpableTest, DevicesThatAreLetGoOfAreResidueOnly) {
+  if (geteuid() != 0) GTEST_SKIP() << "device files are made by root";
+  const std::string device = "/dev/nvidia-stasis-test-" + std::to_string(getpid());
+  struct stat other {};
+  ASSERT_EQ(stat("/dev/fuse", &other), 0) << "a device that CRIU does not know is needed";
+  ASSERT_EQ(mknod(device.c_str(), S_IFCHR | 0600, other.st_rdev), 0);
+  const int fd = OpenDevice(device.c_str());
+  EXPECT_EQ(unlink(device.c_str()), 0);
+  ASSERT_GE(fd, 0);
+  Child child([] {});
+  close(fd);
+  EXPECT_EQ(Descriptors(child).ToString(), Status().ToString());
+  ExpectSays(Residue(child), "the driver left " + device);
 }
 
 TEST(DumpableTest, AReplacedFileIsRefusedAndADeletedOneIsNot) {

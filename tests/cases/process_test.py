@@ -23,8 +23,10 @@ class Dumped(SiteCase):
         job.verb("restore", "--detach", *options)
 
     def test_what_criu_does_not_carry_is_refused_before_anything_is_touched(self):
-        for what, named in (("io_uring", "io_uring is in use"), ("userfaultfd", "userfaultfd is in use")):
-            for where in ("here", "child"):
+        kinds = {"io_uring": "io_uring is in use", "userfaultfd": "userfaultfd is in use",
+                 "mptcp": "a socket of protocol MPTCP is open", "/dev/fuse": "the device /dev/fuse is open"}
+        for number, (what, named) in enumerate(kinds.items()):
+            for where in ("here", "child") if FULL else (("here", "child")[number % 2],):
                 with self.subTest(what, where=where):
                     go = self.new_file()
                     job = self.start("uncarried", what, where, go)
@@ -154,6 +156,37 @@ class Devices(SiteCase):
         self.assertIn(f"NVML holds {device} open", answer["message"])
         self.touch(go)
         self.finish(job, "ready\nend\n")
+
+    def test_a_device_file_that_is_something_else_at_the_target(self):
+        file, device = tempfile.mkstemp(prefix="nvidia-stasis-test-", dir="/dev")
+        os.close(file)
+        self.addCleanup(lambda: os.path.lexists(device) and os.unlink(device))
+        targets = {"a dangling link": lambda: os.symlink("nowhere", device), "another file": lambda: self.touch(device),
+                   "a link to a device": lambda: os.symlink("full", device), "nothing": lambda: None}
+        for strategy in STRATEGIES:
+            go = self.new_file()
+            job = self.start("nvml", "constructor", built("tests/nvml/libnvidia-ml.so.1"), go, strategy=strategy,
+                             STASIS_FAKE_DEVICE=device)
+            job.verb("checkpoint", "--stop")
+            job.wait()
+            for what, make in targets.items():
+                with self.subTest(strategy, target=what):
+                    os.unlink(device)
+                    make()
+                    job.verb("restore", "--detach")
+                    is_there = os.path.exists(device)
+                    self.assertEqual(self.opened(job).count(os.path.realpath(device)), 1 if is_there else 0)
+                if what != "nothing":
+                    job.kill()
+            self.touch(go)
+            self.assertEqual(job.wait(), 0, job.output())
+            self.assertRegex(job.output(), r"^ready\nstasis.* NVML cannot be initialised again: .*\nend\n$")
+            self.touch(device)
+
+    @staticmethod
+    def opened(job):
+        folder = f"/proc/{job.process()['pid']}/fd"
+        return [os.readlink(os.path.join(folder, fd)) for fd in os.listdir(folder)]
 
     def checkpoint_and_look(self, job):
         """What all processes of the task have open when CRIU is started."""

@@ -1,19 +1,24 @@
 """Opens what CRIU does not carry, itself or in a child that uses no CUDA.
 
-usage: uncarried io_uring|userfaultfd here|child GO
+usage: uncarried io_uring|userfaultfd|mptcp|/dev/DEVICE here|child GO
 """
 
 import ctypes
 import os
+import socket
 import sys
 
 import cuda
 
 LIBC = ctypes.CDLL(None, use_errno=True)
-SYS_IO_URING_SETUP, SYS_USERFAULTFD = 425, 323
+SYS_IO_URING_SETUP, SYS_USERFAULTFD, IPPROTO_MPTCP = 425, 323, 262
 
 
 def open_it(what):
+    if what == "mptcp":
+        return socket.socket(socket.AF_INET, socket.SOCK_STREAM, IPPROTO_MPTCP).detach()
+    if what.startswith("/dev/"):
+        return os.open(what, os.O_RDWR | os.O_CLOEXEC)
     if what == "io_uring":
         fd = LIBC.syscall(SYS_IO_URING_SETUP, 4, ctypes.create_string_buffer(120))
     else:
