@@ -86,6 +86,12 @@ class AgentClient final : public AgentLink {
     if (found.jobs().empty()) return std::optional<v1::Job>();
     return std::optional<v1::Job>(found.jobs(0));
   }
+  Result<v1::ImagesResponse> Images(const std::string& job) override {
+    v1::ImagesRequest request;
+    request.set_job(job);
+    return Call<v1::ImagesResponse>(
+        kShort, [&](auto* context, auto* reply) { return stub_->Images(context, request, reply); });
+  }
   Status Watch(const std::function<void(const v1::WatchEvent&)>& event) override {
     Waiting call(*this);
     auto stream = stub_->Watch(&call.context, v1::WatchRequest());
@@ -160,6 +166,10 @@ class AgentClient final : public AgentLink {
 };
 
 }  // namespace
+
+bool MayBeTriedAgain(const Status& status) {
+  return status.code() == StatusCode::kUnavailable || status.code() == StatusCode::kTimeout;
+}
 
 Result<std::shared_ptr<AgentLink>> ConnectToAgent(const std::string& address, const TlsFiles& tls) {
   ASSIGN_OR_RETURN(const Endpoint endpoint, ParseEndpoint(address));

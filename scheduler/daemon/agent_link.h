@@ -33,6 +33,8 @@ class AgentLink {
   virtual Result<v1::ProgressResponse> Progress(Duration window, Duration wait) = 0;
   // The job as it is, also when it has ended; none where it is not on record.
   virtual Result<std::optional<v1::Job>> Find(const std::string& job) = 0;
+  // Those of one job.
+  virtual Result<v1::ImagesResponse> Images(const std::string& job) = 0;
   // Tells `event` of everything until the stream breaks; never OK.
   virtual Status Watch(const std::function<void(const v1::WatchEvent&)>& event) = 0;
   virtual Result<v1::Operation> Begin(const AgentRequest& request) = 0;
@@ -41,6 +43,9 @@ class AgentLink {
   virtual Status SetSchedule(const v1::SetScheduleRequest& request) = 0;
   virtual void Stop() = 0;
 };
+
+// Nothing was heard: the same may be asked again.
+bool MayBeTriedAgain(const Status& status);
 
 // kInvalidArgument, kPermissionDenied: no agent can be reached like this. Does not wait for the agent.
 using ConnectAgent = std::function<Result<std::shared_ptr<AgentLink>>(const std::string& address)>;

@@ -101,17 +101,16 @@ bool Concerns(const Cluster& cluster, const Cluster::Entry& entry, const std::st
   return false;
 }
 
-// Somebody else's job may have the name.
-bool IsOurs(const Cluster::Entry& entry, const v1::Job& job) {
-  const bool has_run = entry.restarts > 0 || !entry.node.empty();
-  const std::vector<std::string>& argv = entry.request.argv;
-  return has_run && std::equal(argv.begin(), argv.end(), job.argv().begin(), job.argv().end());
-}
-
 // It was ours once, and is not to be here. What has ended there, or came there as a copy, does no harm.
 bool IsStale(const Cluster& cluster, const Cluster::Entry& entry, const std::string& node,
              const v1::Job& job) {
   return job.live() && IsOurs(entry, job) && !Concerns(cluster, entry, node);
+}
+
+// What would begin anew has an image after all.
+bool IsAwaited(const Cluster::Entry& entry, const v1::Job& job) {
+  return entry.where == Where::kNowhere && entry.lost && entry.orders.empty() && !job.live() &&
+         !job.last_image().empty() && IsOurs(entry, job);
 }
 
 }  // namespace
@@ -123,24 +122,27 @@ std::string ImageNodeOf(const Cluster& cluster, const Cluster::Entry& entry, con
   return "";
 }
 
-bool IsAt(const Cluster::Entry& entry, const std::string& node) {
-  return (entry.where == Where::kRunning || entry.where == Where::kPaused) && entry.node == node;
+bool IsOurs(const Cluster::Entry& entry, const v1::Job& job) {
+  const bool has_run = entry.restarts > 0 || !entry.node.empty();
+  const std::vector<std::string>& argv = entry.request.argv;
+  return has_run && std::equal(argv.begin(), argv.end(), job.argv().begin(), job.argv().end());
 }
 
-bool IsLeftover(const Cluster& cluster, const std::string& name, const std::string& node,
-                const v1::Job& job) {
-  const Cluster::Entry* entry = cluster.Find(name);
-  if (entry == nullptr || !entry->anew || entry->where == Where::kEnded || entry->node == node) return false;
-  if (!IsOurs(*entry, job)) return false;
-  const bool copy = std::find(entry->copies.begin(), entry->copies.end(), node) != entry->copies.end();
-  return !copy && !Concerns(cluster, *entry, node);
+bool IsAt(const Cluster::Entry& entry, const std::string& node) {
+  return (entry.where == Where::kRunning || entry.where == Where::kPaused) && entry.node == node;
 }
 
 Conclusion Conclude(const Cluster& cluster, const std::string& name, const std::string& node,
                     const std::optional<v1::Job>& job) {
   const Cluster::Entry* entry = cluster.Find(name);
   if (entry == nullptr) return {};
-  if (!IsAt(*entry, node)) return {std::nullopt, std::nullopt, job && IsStale(cluster, *entry, node, *job)};
+  if (!IsAt(*entry, node)) {
+    if (job && IsAwaited(*entry, *job))
+      return {JobLost{name, node, "its image on node " + node + " is there again", /*program_failed=*/false,
+                      /*planned=*/true},
+              std::nullopt, false};
+    return {std::nullopt, std::nullopt, job && IsStale(cluster, *entry, node, *job)};
+  }
   if (job && !job->operation().empty()) return {};
   if (!job)
     return {Lost(cluster, *entry, node, "its node " + node + " does not know it any more"), std::nullopt,

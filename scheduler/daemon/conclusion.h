@@ -23,15 +23,12 @@ struct Conclusion {
   bool forget = false;  // it has nothing to do there: what lives of it is cancelled, its record removed
 };
 
-// Whether what a node has of a job is of a run that was given up when the job began anew: it would keep the job
-// out there as another one of its name.
-bool IsLeftover(const Cluster& cluster, const std::string& name, const std::string& node, const v1::Job& job);
+// Whether what an agent has of that name is this job, or what is left of it: somebody else's may have the
+// name.
+bool IsOurs(const Cluster::Entry& entry, const v1::Job& job);
 
 // `job`: what the agent of `node` tells, nothing where it has no such job; no order on it is being carried
 // out.
-// Whether what a node has of a job is of a run that was given up when the job began anew: it would keep the
-// job out there as another one of its name.
-bool IsLeftover(const Cluster& cluster, const std::string& name, const std::string& node, const v1::Job& job);
 Conclusion Conclude(const Cluster& cluster, const std::string& name, const std::string& node,
                     const std::optional<v1::Job>& job);
 

@@ -40,7 +40,7 @@ struct Texts {
   std::string web, metrics;
   bool web_clear = false;
   std::string lease = "15m", node_timeout = "30s", checkpoint_interval = "10m", settle = "1m",
-              keep_ended = "7d", log_level = "info";
+              image_wait = "10m", keep_ended = "7d", log_level = "info";
 };
 
 std::string Variable(const char* name) {
@@ -105,6 +105,11 @@ Status Interpret(const Texts& texts, SchedulerConfig* config) {
   ASSIGN_OR_RETURN(config->lease, Milliseconds(texts.lease));
   ASSIGN_OR_RETURN(config->node_timeout, ParseDuration(texts.node_timeout));
   ASSIGN_OR_RETURN(config->settle, Milliseconds(texts.settle));
+  if (texts.image_wait != "0") {
+    ASSIGN_OR_RETURN(config->image_wait, Milliseconds(texts.image_wait));
+  } else {
+    config->image_wait = 0;
+  }
   ASSIGN_OR_RETURN(config->keep_ended, Milliseconds(texts.keep_ended));
   config->log_level = LogLevelByName(texts.log_level).value_or(LogLevel::kInfo);
   if (texts.checkpoint_interval == "0") return Status();
@@ -143,6 +148,10 @@ void AddOptions(CLI::App& app, Texts& texts, SchedulerConfig& config) {
       ->type_name("TIME");
   app.add_option("--checkpoint-interval", texts.checkpoint_interval,
                  "between images of a job that does not say; 0: none (default 10m)")
+      ->type_name("TIME");
+  app.add_option("--image-wait", texts.image_wait,
+                 "how long a job whose images are all on nodes that are not reached waits for them before it "
+                 "begins anew (default 10m)")
       ->type_name("TIME");
   app.add_option("--settle", texts.settle,
                  "how long two jobs share devices before it is judged whether that pays (default 1m)")

@@ -27,6 +27,7 @@ struct SchedulerConfig {
   std::string policy = "astraea";
   Time lease = 900 * kSecond;
   Duration node_timeout{};
+  Time image_wait = 600 * kSecond;
   Time settle = 60 * kSecond;
   Time keep_ended = 7 * 24 * 3600 * kSecond;
   uint64_t compact_after = 20000;

@@ -10,23 +10,10 @@ namespace stasis::scheduler {
 namespace {
 
 constexpr Duration kFirstRetry = std::chrono::milliseconds(100), kLastRetry = std::chrono::seconds(2);
-// After a copy of an image that has failed, times how often it has.
-constexpr Duration kFirstCopyRetry = std::chrono::seconds(2), kLastCopyRetry = std::chrono::seconds(60);
 constexpr Duration kForever = std::chrono::hours(24);
 constexpr int kMostAttempts = 5;  // of an operation that was given up by somebody else
 
-bool MayBeTriedAgain(const Status& status) {
-  return status.code() == StatusCode::kUnavailable || status.code() == StatusCode::kTimeout;
-}
-
 Status NotWanted() { return Status(StatusCode::kCancelled, "it is not wanted any more"); }
-
-// Names of nodes are longer than keys may be.
-std::string ShortHash(const std::string& text) {
-  uint32_t hash = 2166136261;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619;
-  return std::to_string(hash);
-}
 
 std::string StaleKey(const std::string& job, uint64_t revision) {
   return "stale-" + job + "-" + std::to_string(revision);
@@ -45,8 +32,9 @@ nlohmann::json Facts(const std::string& node, const std::string& job, const Stat
 
 }  // namespace
 
-Driver::Driver(SchedulerCore& core, Options options) : core_(core), options_(std::move(options)) {
-  subscription_ = core_.Subscribe([this] { Wake(); });
+Driver::Driver(SchedulerCore& core, Options options)
+    : core_(core), options_(std::move(options)), images_(core, errands_, *this) {
+  subscription_ = core_.Subscribe([this] { errands_.Wake(); });
   std::vector<Cluster::Node> nodes;
   core_.Look([&](const Cluster& cluster) { nodes = cluster.nodes(); });
   for (const Cluster::Node& node : nodes) {
@@ -59,48 +47,30 @@ Driver::Driver(SchedulerCore& core, Options options) : core_(core), options_(std
 
 Driver::~Driver() {
   subscription_.reset();
+  errands_.End();
   std::vector<std::unique_ptr<NodeKeeper>> keepers;
   {
     std::lock_guard lock(mutex_);
-    ending_ = true;
     for (auto& [name, node] : nodes_) {
       if (node.link != nullptr) node.link->Stop();
       keepers.push_back(std::move(node.keeper));
     }
   }
-  changed_.notify_all();
   loop_.join();
   keepers.clear();
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return errands_.empty(); });
-  JoinEnded(lock);
-}
-
-void Driver::Wake() {
-  {
-    std::lock_guard lock(mutex_);
-    ++changes_;
-  }
-  changed_.notify_all();
+  errands_.EndAndJoin();
 }
 
 // ---- The loop
 
 void Driver::Loop() {
-  for (;;) {
-    uint64_t seen;
-    {
-      std::unique_lock lock(mutex_);
-      JoinEnded(lock);
-      if (ending_) return;
-      seen = changes_;
-    }
+  while (!errands_.ending()) {
+    errands_.Reap();
+    const uint64_t seen = errands_.changes();
     const Duration wait = core_.Tick();
     LeaveDrained();
     for (const Order& order : core_.Ready()) StartJobErrand(order.job, [this, order] { Carry(order); });
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, std::min(wait, kForever),
-                      [&] { return ending_ || changes_ != seen || !ended_.empty(); });
+    errands_.AwaitChange(seen, std::min(wait, kForever));
   }
 }
 
@@ -119,57 +89,9 @@ void Driver::LeaveDrained() {
   for (const auto& [node, job] : paused) Examine(node, job);
 }
 
-void Driver::JoinEnded(std::unique_lock<std::mutex>& lock) {
-  std::vector<std::thread> ended = std::move(ended_);
-  ended_.clear();
-  lock.unlock();
-  for (std::thread& thread : ended) thread.join();
-  lock.lock();
-}
-
-bool Driver::Busy(const std::string& subject) const {
-  std::lock_guard lock(mutex_);
-  return errands_.contains(subject);
-}
-
 bool Driver::StartJobErrand(const std::string& job, std::function<void()> work) {
   // What agents have told meanwhile was not looked at.
-  return StartErrand(job, std::move(work), [this, job] { ExamineEverywhere(job); });
-}
-
-bool Driver::StartErrand(const std::string& subject, std::function<void()> work,
-                         std::function<void()> after) {
-  std::lock_guard lock(mutex_);
-  if (ending_ || errands_.contains(subject)) return false;
-  errands_[subject] = std::thread([this, subject, work = std::move(work), after = std::move(after)] {
-    work();
-    {
-      std::lock_guard own(mutex_);
-      const auto found = errands_.find(subject);
-      ended_.push_back(std::move(found->second));
-      errands_.erase(found);
-      ++changes_;
-    }
-    changed_.notify_all();
-    if (after) after();
-  });
-  return true;
-}
-
-// True: there may be more to do after it; false: there is not.
-bool Driver::Wait(Duration longest, const Alive& alive) {
-  std::unique_lock lock(mutex_);
-  const MonotonicTime until = Clock::Real().Now() + longest;
-  for (;;) {
-    if (ending_) return false;
-    lock.unlock();
-    const bool wanted = alive();
-    lock.lock();
-    if (!wanted) return false;
-    const Duration left = until - Clock::Real().Now();
-    if (left <= Duration::zero()) return true;
-    changed_.wait_for(lock, left);
-  }
+  return errands_.Start(job, std::move(work), [this, job] { ExamineEverywhere(job); });
 }
 
 // ---- Orders
@@ -190,6 +112,19 @@ std::shared_ptr<AgentLink> Driver::LinkOf(const std::string& node) const {
   return found == nodes_.end() ? nullptr : found->second.link;
 }
 
+std::vector<std::pair<std::string, v1::Job>> Driver::PicturesOf(const std::string& job) const {
+  std::vector<std::pair<std::string, v1::Job>> pictures;
+  std::lock_guard lock(mutex_);
+  for (const auto& [name, node] : nodes_) {
+    if (job.empty()) {
+      for (const auto& each : node.jobs) pictures.emplace_back(name, each.second);
+    } else if (const auto found = node.jobs.find(job); found != node.jobs.end()) {
+      pictures.emplace_back(name, found->second);
+    }
+  }
+  return pictures;
+}
+
 v1::Change Driver::ChangeOf(const std::string& key) const {
   v1::Change change;
   change.set_idempotency_key(core_.cluster_id() + "-" + key);
@@ -204,7 +139,7 @@ bool Driver::Record(const Fact& fact) {
     const StatusCode code = number.status().code();
     if (code == StatusCode::kNotFound || code == StatusCode::kFailedPrecondition) return false;
     Log(LogLevel::kError, "driver", "cannot be recorded", {{"why", number.status().ToString()}});
-    if (!Wait(kLastRetry, [] { return true; })) return false;
+    if (!errands_.Wait(kLastRetry, [] { return true; })) return false;
   }
 }
 
@@ -214,7 +149,7 @@ void Driver::Carry(const Order& order) {
     core_.Look([&](const Cluster& cluster) { there = cluster.FindOrder(number).has_value(); });
     return there;
   };
-  if (!alive()) return;
+  if (!alive() || ComesFromElsewhere(order, alive)) return;
   Log(LogLevel::kInfo, "driver", "order",
       {{"number", order.number},
        {"order", OrderKindName(order.kind)},
@@ -224,8 +159,17 @@ void Driver::Carry(const Order& order) {
   bool image = false;
   core_.Look([&](const Cluster& cluster) { image = PausesAsImage(cluster, order); });
   const Status outcome = CarryOut(order, alive);
-  if (outcome.code() == StatusCode::kCancelled && !Wait(Duration::zero(), alive)) return;
+  if (outcome.code() == StatusCode::kCancelled && !errands_.Wait(Duration::zero(), alive)) return;
   ReportEnd(order, outcome, image);
+}
+
+// What its node's loss has left a job with may not be the best that there is.
+bool Driver::ComesFromElsewhere(const Order& order, const Alive& alive) {
+  const std::string node = images_.BetterNodeThan(order, alive);
+  if (node.empty() || !alive()) return false;
+  Log(LogLevel::kInfo, "driver", "comes back from another image", {{"job", order.job}, {"node", node}});
+  return Record(JobLost{order.job, node, "its newest image is on node " + node, /*program_failed=*/false,
+                        /*planned=*/true});
 }
 
 void Driver::ReportEnd(const Order& order, const Status& outcome, bool image) {
@@ -246,7 +190,7 @@ Status Driver::AwaitPeer(const std::string& node, const Alive& alive) {
     if (LinkOf(node) != nullptr && PeerAddress(node).empty())
       return Status(StatusCode::kFailedPrecondition,
                     "other agents do not reach node " + node + ": its agent has no --peer-address");
-    if (!Wait(wait, alive)) return NotWanted();
+    if (!errands_.Wait(wait, alive)) return NotWanted();
   }
   return Status();
 }
@@ -260,6 +204,7 @@ Status Driver::CarryOut(const Order& order, const Alive& alive) {
     if (!step.key.empty()) key += "-" + step.key;
     // A node that is not reached any more is looked at when it is back.
     if (step.may_fail && step.node != order.target && LinkOf(step.node) == nullptr) continue;
+    if (step.comes) images_.MakeRoomFor(order, alive);
     const Status done = Perform(step, key, alive);
     if (!done.ok() && step.may_fail)
       Log(LogLevel::kDebug, "driver", "a step has failed",
@@ -273,7 +218,7 @@ Status Driver::CarryOut(const Order& order, const Alive& alive) {
 
 // What cannot be cancelled because it does not live any more needs no cancelling.
 bool Driver::CancelIsDone(const Order& order, const Alive& alive) {
-  for (Duration wait = kFirstRetry; Wait(wait, alive); wait = std::min(wait * 2, kLastRetry)) {
+  for (Duration wait = kFirstRetry; errands_.Wait(wait, alive); wait = std::min(wait * 2, kLastRetry)) {
     const std::shared_ptr<AgentLink> link = LinkOf(order.node);
     if (link == nullptr) continue;
     const Result<std::optional<v1::Job>> job = link->Find(order.job);
@@ -293,7 +238,7 @@ Result<v1::Operation> Driver::Ask(AgentLink& link, const Step& step, const std::
 Status Driver::Perform(const Step& step, const std::string& key, const Alive& alive) {
   int attempt = 1;
   for (Duration wait = kFirstRetry;; wait = std::min(wait * 2, kLastRetry)) {
-    if (!Wait(Duration::zero(), alive)) return NotWanted();
+    if (!errands_.Wait(Duration::zero(), alive)) return NotWanted();
     if (const std::shared_ptr<AgentLink> link = LinkOf(step.node)) {
       const Result<v1::Operation> ended =
           Ask(*link, step, attempt == 1 ? key : key + "-" + std::to_string(attempt));
@@ -309,18 +254,12 @@ Status Driver::Perform(const Step& step, const std::string& key, const Alive& al
       // It goes on, and it is seen whether it is still wanted.
       if (ended.status().code() == StatusCode::kTimeout) continue;
     }
-    if (!Wait(wait, alive)) return NotWanted();
+    if (!errands_.Wait(wait, alive)) return NotWanted();
   }
 }
 
 void Driver::Halt(const Status& why) {
-  {
-    std::lock_guard lock(mutex_);
-    if (ending_) return;
-    ending_ = true;
-  }
-  changed_.notify_all();
-  options_.fenced_off(why);
+  if (errands_.End()) options_.fenced_off(why);
 }
 
 // It stays with the agent that was told of it.
@@ -376,7 +315,7 @@ void Driver::StartKeeper(const std::string& node, const std::string& address, co
   options.progress_window = options_.progress_window;
   options.connect = options_.connect;
   std::lock_guard lock(mutex_);
-  if (ending_) return;
+  if (errands_.ending()) return;
   Node& entry = nodes_[node];
   entry.address = address;
   entry.agent_id = agent_id;
@@ -435,7 +374,7 @@ Status Driver::Met(const std::string& node, const v1::NodeInfo& info, const v1::
   RETURN_IF_ERROR(EndStale(node, link, jobs));
   {
     std::lock_guard lock(mutex_);
-    if (ending_) return Status(StatusCode::kCancelled, "the scheduler ends");
+    if (errands_.ending()) return Status(StatusCode::kCancelled, "the scheduler ends");
     Node& entry = nodes_.at(node);
     entry.link = link;
     entry.jobs = jobs;
@@ -443,8 +382,8 @@ Status Driver::Met(const std::string& node, const v1::NodeInfo& info, const v1::
   }
   RecordNode(node, info, devices);
   ExamineAll(node);
-  CopyImages();
-  Wake();
+  images_.CopyAll();
+  errands_.Wake();
   return Status();
 }
 
@@ -474,20 +413,13 @@ Status Driver::EndStale(const std::string& node, const std::shared_ptr<AgentLink
   for (const auto& picture : jobs) {
     const std::string& name = picture.first;
     const v1::Job& job = picture.second;
-    bool stale = false, leftover = false;
-    core_.Look([&](const Cluster& cluster) {
-      stale = Conclude(cluster, name, node, job).forget;
-      leftover = IsLeftover(cluster, name, node, job);
-    });
-    if ((!stale && !leftover) || Busy(name)) continue;
+    bool stale = false;
+    core_.Look([&](const Cluster& cluster) { stale = Conclude(cluster, name, node, job).forget; });
+    if (!stale || errands_.Busy(name)) continue;
     Log(LogLevel::kInfo, "node", "ends a copy that was given up", {{"node", node}, {"job", name}});
-    const std::string key = StaleKey(name, job.revision());
     v1::CancelRequest cancel;
     cancel.set_job(name);
-    if (stale) RETURN_IF_ERROR(Ask(*link, {node, cancel, "", false}, key).status());
-    v1::RemoveRequest remove;
-    remove.set_job(name);
-    if (leftover) RETURN_IF_ERROR(Ask(*link, {node, remove, "", false}, key + "-remove").status());
+    RETURN_IF_ERROR(Ask(*link, {node, cancel, "", false}, StaleKey(name, job.revision())).status());
   }
   return Status();
 }
@@ -498,7 +430,7 @@ void Driver::Parted(const std::string& node) {
     const auto found = nodes_.find(node);
     if (found != nodes_.end()) found->second.link = nullptr;
   }
-  Wake();
+  errands_.Wake();
 }
 
 void Driver::Lost(const std::string& node) {
@@ -512,11 +444,7 @@ void Driver::Lost(const std::string& node) {
   Log(LogLevel::kWarning, "node", "lost", {{"node", node}});
   Record(*lost);
   LoseJobs(node);
-  {
-    std::lock_guard lock(mutex_);
-    copied_.clear();
-  }
-  CopyImages();
+  images_.CopyAllAgain();
 }
 
 // All that is there, comes from there or goes there.
@@ -535,10 +463,22 @@ void Driver::LoseJobs(const std::string& node) {
         facts.push_back(JobLost{name, ImageNodeOf(cluster, entry, node), "node " + node + " is lost"});
     }
   });
-  for (const JobLost& fact : facts) Record(fact);
+  for (const JobLost& fact : facts) {
+    // It may come back with its node.
+    if (fact.image_node.empty() && HasImage(node, fact.job)) Record(ImageKept{fact.job, node});
+    Record(fact);
+  }
   one.unlock();
   // Another node may have a copy of what was on its way.
   for (const JobLost& fact : facts) ExamineEverywhere(fact.job);
+}
+
+bool Driver::HasImage(const std::string& node, const std::string& job) const {
+  std::lock_guard lock(mutex_);
+  const auto found = nodes_.find(node);
+  if (found == nodes_.end()) return false;
+  const auto known = found->second.jobs.find(job);
+  return known != found->second.jobs.end() && !known->second.last_image().empty();
 }
 
 // ---- What becomes of jobs
@@ -558,7 +498,7 @@ void Driver::Told(const std::string& node, const v1::Job& job) {
     }
   }
   Examine(node, job.name());
-  if (!job.gone()) CopyImage(node, job);
+  if (!job.gone()) images_.Copy(node, job);
 }
 
 void Driver::Progressed(const std::string& node, const v1::ProgressResponse& progress) {
@@ -612,7 +552,7 @@ Conclusion Driver::ConcludeOf(const std::string& node, const std::string& job, b
     const auto found = nodes_.find(node);
     // Nothing is concluded from the past.
     if (found == nodes_.end() || found->second.link == nullptr) return {};
-    if (!in_errand && errands_.contains(job)) return {};
+    if (!in_errand && errands_.Busy(job)) return {};
     const auto known = found->second.jobs.find(job);
     if (known != found->second.jobs.end()) picture = known->second;
   }
@@ -656,7 +596,7 @@ void Driver::PutRight(const std::string& node, const std::string& job, uint64_t 
   const Status done = Perform({node, remedy, "", false}, "remedy-" + job + "-" + std::to_string(revision),
                               [] { return true; });
   Log(LogLevel::kWarning, "driver", std::string("put right: ") + VerbOf(remedy), Facts(node, job, done));
-  if (!done.ok()) static_cast<void>(Wait(kLastRetry, [] { return true; }));
+  if (!done.ok()) static_cast<void>(errands_.Wait(kLastRetry, [] { return true; }));
   Refresh(node, job);
 }
 
@@ -668,100 +608,6 @@ void Driver::Forget(const std::string& node, const std::string& job, uint64_t re
   cancel.set_job(job);
   static_cast<void>(Perform({node, cancel, "", true}, StaleKey(job, revision), [] { return true; }));
   Refresh(node, job);
-}
-
-// ---- Copies of images
-
-std::string Driver::PartnerOf(const std::string& node, const std::string& job) const {
-  std::string partner;
-  core_.Look([&](const Cluster& cluster) {
-    const Cluster::Entry* entry = cluster.Find(job);
-    if (entry == nullptr || entry->where == Cluster::Where::kEnded || entry->node != node) return;
-    partner = ImageNodeOf(cluster, *entry, node);
-    if (!partner.empty()) return;
-    const std::vector<Cluster::Node>& nodes = cluster.nodes();
-    const auto here =
-        std::find_if(nodes.begin(), nodes.end(), [&](const auto& each) { return each.name == node; });
-    for (size_t i = 1; i < nodes.size(); ++i) {
-      const Cluster::Node& next = nodes[(static_cast<size_t>(here - nodes.begin()) + i) % nodes.size()];
-      if (!next.reachable || next.draining) continue;
-      partner = next.name;
-      return;
-    }
-  });
-  return partner;
-}
-
-void Driver::CopyImage(const std::string& node, const v1::Job& job) {
-  if (job.last_image().empty()) return;
-  {
-    std::lock_guard lock(mutex_);
-    const auto copied = copied_.find(job.name());
-    if (copied != copied_.end() && copied->second == job.last_image()) return;
-  }
-  const std::string partner = PartnerOf(node, job.name());
-  if (partner.empty() || PeerAddress(partner).empty()) return;
-  StartErrand(
-      "copy of " + job.name(),
-      [=, this, name = job.name(), image = job.last_image()] { CarryCopy(node, partner, name, image); },
-      [=, this, name = job.name()] { CopyAgain(node, name); });
-}
-
-void Driver::CarryCopy(const std::string& node, const std::string& to, const std::string& job,
-                       const std::string& image) {
-  v1::CopyImageRequest request;
-  request.set_job(job);
-  request.set_image(image);
-  request.set_node(PeerAddress(to));
-  const Alive alive = [&] { return PartnerOf(node, job) == to; };
-  int attempt = 0;
-  {
-    std::lock_guard lock(mutex_);
-    attempt = ++copy_attempts_[job];
-  }
-  const std::string key = "copy-" + job + "-" + image + "-" + ShortHash(to) + "-" +
-                          std::to_string(core_.reign()) + "-" + std::to_string(attempt);
-  const Status done = Perform({node, request, "", false}, key, alive);
-  if (!done.ok()) {
-    Log(LogLevel::kWarning, "driver", "image not copied", Facts(to, job, done));
-    static_cast<void>(Wait(std::min(kFirstCopyRetry * attempt, kLastCopyRetry), alive));
-    return;
-  }
-  {
-    std::lock_guard lock(mutex_);
-    copied_[job] = image;
-    copy_attempts_.erase(job);
-  }
-  Log(LogLevel::kInfo, "driver", "image copied", Facts(to, job, done));
-  bool known = false;
-  core_.Look([&](const Cluster& cluster) {
-    const Cluster::Entry* entry = cluster.Find(job);
-    known = !entry->copies.empty() && entry->copies.back() == to;
-  });
-  if (!known) Record(ImageKept{job, to});
-}
-
-// What was not copied, or has come meanwhile.
-void Driver::CopyAgain(const std::string& node, const std::string& job) {
-  std::optional<v1::Job> picture;
-  {
-    std::lock_guard lock(mutex_);
-    const auto found = nodes_.find(node);
-    if (found == nodes_.end() || !found->second.jobs.contains(job)) return;
-    picture = found->second.jobs.at(job);
-  }
-  CopyImage(node, *picture);
-}
-
-void Driver::CopyImages() {
-  std::vector<std::pair<std::string, v1::Job>> jobs;
-  {
-    std::lock_guard lock(mutex_);
-    for (const auto& [name, node] : nodes_) {
-      for (const auto& [job, picture] : node.jobs) jobs.emplace_back(name, picture);
-    }
-  }
-  for (const auto& [node, job] : jobs) CopyImage(node, job);
 }
 
 }  // namespace stasis::scheduler

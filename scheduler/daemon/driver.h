@@ -6,7 +6,6 @@
 #ifndef SCHEDULER_DAEMON_DRIVER_H_
 #define SCHEDULER_DAEMON_DRIVER_H_
 
-#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
@@ -14,17 +13,20 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "scheduler/daemon/agent_link.h"
 #include "scheduler/daemon/conclusion.h"
 #include "scheduler/daemon/core.h"
+#include "scheduler/daemon/errands.h"
+#include "scheduler/daemon/image_keeper.h"
 #include "scheduler/daemon/node_keeper.h"
 #include "scheduler/daemon/steps.h"
 
 namespace stasis::scheduler {
 
-class Driver final : public Joining, public NodeKeeper::Host {
+class Driver final : public Joining, public NodeKeeper::Host, private ImageKeeper::Host {
  public:
   struct Options {
     ConnectAgent connect;
@@ -51,7 +53,7 @@ class Driver final : public Joining, public NodeKeeper::Host {
     std::string peer_address;
     Pictures jobs;
   };
-  using Alive = std::function<bool()>;
+  using Alive = Errands::Alive;
 
   // NodeKeeper::Host
   Status Met(const std::string& node, const v1::NodeInfo& info, const v1::DevicesResponse& devices,
@@ -61,24 +63,26 @@ class Driver final : public Joining, public NodeKeeper::Host {
   void Parted(const std::string& node) override;
   void Lost(const std::string& node) override;
 
+  // ImageKeeper::Host
+  std::shared_ptr<AgentLink> LinkOf(const std::string& node) const override;
+  std::string PeerAddress(const std::string& node) const override;
+  std::vector<std::pair<std::string, v1::Job>> PicturesOf(const std::string& job) const override;
+  Status Perform(const Step& step, const std::string& key, const Alive& alive) override;
+  // Records what must not be lost; false: it is no fact any more.
+  bool Record(const Fact& fact) override;
+  bool Refresh(const std::string& node, const std::string& job) override;
+
   void Loop();
   void LeaveDrained();
-  void Wake();
-  void JoinEnded(std::unique_lock<std::mutex>& lock);
-  // `work` in a thread; false: something is under way for `subject`.
-  bool StartErrand(const std::string& subject, std::function<void()> work, std::function<void()> after = {});
   bool StartJobErrand(const std::string& job, std::function<void()> work);
-  bool Busy(const std::string& subject) const;
-  bool Wait(Duration longest, const Alive& alive);
 
   void Carry(const Order& order);
+  bool ComesFromElsewhere(const Order& order, const Alive& alive);
   Status AwaitPeer(const std::string& node, const Alive& alive);
   Status CarryOut(const Order& order, const Alive& alive);
-  Status Perform(const Step& step, const std::string& key, const Alive& alive);
   Result<v1::Operation> Ask(AgentLink& link, const Step& step, const std::string& key);
   void SetSchedule(const Order& order);
-  // Asks the node how the job is now; false: nothing was heard.
-  bool Refresh(const std::string& node, const std::string& job);
+  bool HasImage(const std::string& node, const std::string& job) const;
   bool IsKnown(const std::string& node, const std::string& job) const;
   void ReportEnd(const Order& order, const Status& outcome, bool image);
   bool CancelIsDone(const Order& order, const Alive& alive);
@@ -96,17 +100,6 @@ class Driver final : public Joining, public NodeKeeper::Host {
   void RecordNode(const std::string& node, const v1::NodeInfo& info, const v1::DevicesResponse& devices);
   void LoseJobs(const std::string& node);
   void Halt(const Status& why);
-  void CopyImage(const std::string& node, const v1::Job& job);
-  void CopyAgain(const std::string& node, const std::string& job);
-  void CopyImages();
-  void CarryCopy(const std::string& node, const std::string& to, const std::string& job,
-                 const std::string& image);
-  std::string PartnerOf(const std::string& node, const std::string& job) const;
-  // Records what must not be lost; false: it is no fact any more.
-  bool Record(const Fact& fact);
-
-  std::shared_ptr<AgentLink> LinkOf(const std::string& node) const;
-  std::string PeerAddress(const std::string& node) const;
   StepSettings Settings() const;
   v1::Change ChangeOf(const std::string& key) const;
   void StartKeeper(const std::string& node, const std::string& address, const std::string& agent_id,
@@ -116,20 +109,14 @@ class Driver final : public Joining, public NodeKeeper::Host {
   const Options options_;
 
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  uint64_t changes_ = 0;
-  bool ending_ = false;  // or fenced off
   std::map<std::string, Node> nodes_;
-  std::map<std::string, std::thread> errands_;  // by subject
-  std::vector<std::thread> ended_;
-  std::map<std::string, std::string> copied_;  // the image that was copied last, by job
-
-  std::map<std::string, int> copy_attempts_;   // that have failed in a row, by job
   std::map<std::string, uint64_t> put_right_;  // at which revision, by node and job
 
   std::mutex join_;     // of Join(): one after the other
   std::mutex examine_;  // what is concluded is recorded before the next conclusion
 
+  Errands errands_;  // over as soon as this object ends, or is fenced off
+  ImageKeeper images_;
   std::shared_ptr<void> subscription_;
   std::thread loop_;
 };

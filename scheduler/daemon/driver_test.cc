@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <random>
@@ -14,7 +15,10 @@
 namespace stasis::scheduler {
 namespace {
 
+using ::testing::Contains;
+using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::Not;
 
 class DriverTest : public ::testing::Test {
  protected:
@@ -125,8 +129,8 @@ TEST_F(DriverTest, AProgramThatFailsComesBackAsOftenAsItMay) {
   agents_.End("n0", "j", 4);
   AwaitState("j", v1::QUEUE_STATE_FAILED);
   EXPECT_EQ(Job("j").exit_code(), 4);
-  EXPECT_THAT(agents_.Started("n0"), ElementsAre("run j", "schedule j", "cancel j", "remove j", "run j",
-                                                 "schedule j", "cancel j", "restore j", "schedule j"));
+  EXPECT_THAT(agents_.Started("n0"), ElementsAre("run j", "schedule j", "remove j", "run j", "schedule j",
+                                                 "restore j", "schedule j"));
 }
 
 TEST_F(DriverTest, WhatCannotBeStartedHasFailed) {
@@ -295,7 +299,7 @@ TEST_F(DriverTest, JobsOfALostNodeComeBackFromCopies) {
   agents_.SetDown(here, false);
   ASSERT_TRUE(agents_.Await([&] { return Reachable(here); }));
   EXPECT_FALSE(agents_.Lives(here, "j"));
-  EXPECT_THAT(agents_.Started(other), ElementsAre("cancel j", "restore j", "schedule j"));
+  EXPECT_THAT(agents_.Started(other), ElementsAre("restore j", "schedule j"));
 }
 
 TEST_F(DriverTest, WithoutACopyAJobOfALostNodeBeginsAnew) {
@@ -305,20 +309,117 @@ TEST_F(DriverTest, WithoutACopyAJobOfALostNodeBeginsAnew) {
   agents_.SetDown(here, true);
   ASSERT_TRUE(agents_.Await([&] { return agents_.Lives(other, "j"); }));
   AwaitState("j", v1::QUEUE_STATE_RUNNING);
-  EXPECT_THAT(agents_.Started(other), ElementsAre("cancel j", "remove j", "run j", "schedule j"));
+  EXPECT_THAT(agents_.Started(other), ElementsAre("run j", "schedule j"));
 }
 
-// As a migration leaves it that its node was lost in: the record would keep the name taken for ever.
-TEST_F(DriverTest, AnImageThatNobodyKnowsOfKeepsNoJobOut) {
+// As a migration leaves it that its node was lost in.
+TEST_F(DriverTest, AJobComesBackFromAnImageThatNobodyKnewOf) {
   Join("n0");
   Join("n1");
   const std::string here = Run("j", 2), other = Other(here);
-  agents_.SetCondition(other, "j", v1::CONDITION_CHECKPOINTED);
-  agents_.SetImage(other, "j", "i9");
+  agents_.CopyByHand(here, other, "j", "i9");
   agents_.SetDown(here, true);
   ASSERT_TRUE(agents_.Await([&] { return agents_.Lives(other, "j"); }));
   AwaitState("j", v1::QUEUE_STATE_RUNNING);
-  EXPECT_THAT(agents_.Started(other), ElementsAre("cancel j", "remove j", "run j", "schedule j"));
+  EXPECT_EQ(Job("j").restarts(), 1u);
+  EXPECT_THAT(agents_.Started(other), ElementsAre("restore j", "schedule j"));
+}
+
+TEST_F(DriverTest, AJobComesBackFromTheNewestImageOfAllNodes) {
+  agents_.Add("n2", 4);
+  for (const char* node : {"n0", "n1", "n2"}) Join(node);
+  const std::string here = Run("j", 2);
+  agents_.SetImage(here, "j", "i1");
+  std::string copy;
+  ASSERT_TRUE(agents_.Await([&] {
+    core_->Look([&](const Cluster& cluster) {
+      const std::vector<std::string>& copies = cluster.Find("j")->copies;
+      copy = copies.empty() ? "" : copies.back();
+    });
+    return !copy.empty();
+  }));
+  std::string third;
+  for (const char* node : {"n0", "n1", "n2"}) {
+    if (node != here && node != copy) third = node;
+  }
+  agents_.CopyByHand(here, third, "j", "i2");
+  ASSERT_TRUE(agents_.Await([&] { return agents_.AllTold(third); }));
+  agents_.SetDown(here, true);
+  ASSERT_TRUE(agents_.Await([&] { return agents_.Lives(copy, "j") || agents_.Lives(third, "j"); }));
+  AwaitState("j", v1::QUEUE_STATE_RUNNING);
+  EXPECT_EQ(agents_.ImageAt(agents_.Lives(copy, "j") ? copy : third, "j"), 2);
+}
+
+// What is left there of an earlier life would keep the name taken for ever.
+TEST_F(DriverTest, ARecordOfAnEarlierLifeKeepsNoJobOut) {
+  Join("n0");
+  Join("n1");
+  const std::string here = Run("j", 2), other = Other(here);
+  agents_.RecordOfAnotherLife(other, "j", "/bin/train");
+  ASSERT_TRUE(agents_.Await([&] { return agents_.AllTold(other); }));
+  agents_.SetDown(here, true);
+  ASSERT_TRUE(agents_.Await([&] { return agents_.Lives(other, "j"); }));
+  AwaitState("j", v1::QUEUE_STATE_RUNNING);
+  EXPECT_THAT(agents_.Started(other), ElementsAre("remove j", "run j", "schedule j"));
+}
+
+TEST_F(DriverTest, SomebodyElsesJobOfThatNameStays) {
+  Join("n0");
+  Join("n1");
+  const std::string here = Run("j", 2), other = Other(here);
+  agents_.RecordOfAnotherLife(other, "j", "/bin/other");
+  ASSERT_TRUE(agents_.Await([&] { return agents_.AllTold(other); }));
+  agents_.SetDown(here, true);
+  ASSERT_TRUE(agents_.Await([&] { return !Job("j").reason().empty() && !agents_.Started(other).empty(); }));
+  EXPECT_THAT(agents_.Started(other), Each("run j"));
+}
+
+TEST_F(DriverTest, AJobWaitsForTheNodeThatHasItsImages) {
+  Join("n0");
+  Join("n1");
+  agents_.Refuse("copy-image", "there is no room");
+  const std::string here = Run("j", 2), other = Other(here);
+  agents_.SetImage(here, "j", "i1");
+  ASSERT_TRUE(agents_.Await([&] { return agents_.AllTold(here); }));
+  agents_.SetDown(here, true);
+  AwaitState("j", v1::QUEUE_STATE_LOST);
+  now_ += 60 * kSecond;
+  core_->Tick();
+  EXPECT_FALSE(agents_.Lives(other, "j"));
+  agents_.SetDown(here, false);
+  AwaitState("j", v1::QUEUE_STATE_RUNNING);
+  EXPECT_EQ(Job("j").restarts(), 1u);
+  std::vector<std::string> asked = agents_.Started(here);
+  EXPECT_EQ(std::count(asked.begin(), asked.end(), "run j"), 1);
+}
+
+TEST_F(DriverTest, AfterAWhileAJobWaitsNoMoreAndBeginsAnew) {
+  Join("n0");
+  Join("n1");
+  agents_.Refuse("copy-image", "there is no room");
+  const std::string here = Run("j", 2), other = Other(here);
+  agents_.SetImage(here, "j", "i1");
+  ASSERT_TRUE(agents_.Await([&] { return agents_.AllTold(here); }));
+  agents_.SetDown(here, true);
+  AwaitState("j", v1::QUEUE_STATE_LOST);
+  now_ += 600 * kSecond;
+  AwaitState("j", v1::QUEUE_STATE_RUNNING);
+  EXPECT_TRUE(agents_.Lives(other, "j"));
+  // The old image stays until the new life has one that is to be there in its place.
+  agents_.SetDown(here, false);
+  ASSERT_TRUE(agents_.Await([&] { return Reachable(here) && !agents_.Lives(here, "j"); }));
+  EXPECT_THAT(agents_.Started(here), Not(Contains("remove j")));
+  agents_.Refuse("copy-image", "");
+  agents_.SetImage(other, "j", "i2");
+  ASSERT_TRUE(agents_.Await([&] {
+    bool kept = false;
+    core_->Look([&](const Cluster& cluster) {
+      const std::vector<std::string>& copies = cluster.Find("j")->copies;
+      kept = !copies.empty() && copies.back() == here;
+    });
+    return kept;
+  }));
+  EXPECT_THAT(agents_.Started(here), Contains("remove j"));
 }
 
 TEST_F(DriverTest, ASilentMomentCostsNothing) {

@@ -100,6 +100,16 @@ class FakeLink final : public AgentLink {
     if (!ended()) return Status(StatusCode::kTimeout, "it goes on");
     return Agent().operations[operation];
   }
+  Result<v1::ImagesResponse> Images(const std::string& job) override {
+    std::lock_guard lock(all_.mutex_);
+    if (Gone()) return Down();
+    v1::ImagesResponse told;
+    const auto found = Agent().images.find(job);
+    if (found == Agent().images.end()) return told;
+    told.add_images()->set_job(job);
+    told.mutable_images(0)->set_created_ms(found->second);
+    return told;
+  }
   Status SetSchedule(const v1::SetScheduleRequest& request) override {
     std::lock_guard lock(all_.mutex_);
     if (Gone()) return Down();
@@ -220,6 +230,26 @@ Status FakeAgents::Do(Agent& agent, const AgentRequest& request) {
   return done;
 }
 
+// The job itself, or a copy of its image.
+Status FakeAgents::Arrive(const Agent& from, Agent& target, const std::string& name,
+                          v1::Condition condition) {
+  const v1::Job job = from.jobs.at(name);
+  const auto there = target.jobs.find(name);
+  if (there != target.jobs.end() && there->second.created_ms() != job.created_ms())
+    return Status(StatusCode::kAlreadyExists, "there is another job of that name");
+  const bool copy = condition != v1::CONDITION_RUNNING && from.images.contains(name);
+  if (copy && target.images[name] > from.images.at(name))
+    return Status(StatusCode::kFailedPrecondition, "a newer one is there");
+  Live(target, name, condition);
+  v1::Job& arrived = target.jobs[name];
+  *arrived.mutable_argv() = job.argv();
+  arrived.set_created_ms(job.created_ms());
+  if (!copy) return Status();
+  arrived.set_last_image(job.last_image());
+  target.images[name] = from.images.at(name);
+  return Status();
+}
+
 Status FakeAgents::Become(Agent& agent, const AgentRequest& request) {
   const std::string& name = JobOf(request);
   const auto found = agent.jobs.find(name);
@@ -228,6 +258,7 @@ Status FakeAgents::Become(Agent& agent, const AgentRequest& request) {
     if (found != agent.jobs.end()) return Status(StatusCode::kAlreadyExists, "there is such a job");
     Live(agent, name, v1::CONDITION_RUNNING);
     *agent.jobs[name].mutable_argv() = run->argv();
+    agent.jobs[name].set_created_ms(++lives_);
     return Status();
   }
   if (std::holds_alternative<v1::RestoreRequest>(request)) {
@@ -237,7 +268,9 @@ Status FakeAgents::Become(Agent& agent, const AgentRequest& request) {
   }
   if (const auto* copy = std::get_if<v1::CopyImageRequest>(&request)) {
     Agent& target = agents_.at(copy->node());
-    return target.down ? Down() : Status();
+    if (target.down) return Down();
+    if (found == agent.jobs.end()) return Status(StatusCode::kNotFound, "there is none");
+    return Arrive(agent, target, name, v1::CONDITION_CHECKPOINTED);
   }
   if (const auto* remove = std::get_if<v1::RemoveRequest>(&request)) {
     if (live) return Status(StatusCode::kFailedPrecondition, "it lives");
@@ -245,17 +278,16 @@ Status FakeAgents::Become(Agent& agent, const AgentRequest& request) {
     if (!found->second.last_image().empty() && !remove->images())
       return Status(StatusCode::kFailedPrecondition, "it has images");
     agent.jobs.erase(name);
+    agent.images.erase(name);
     return Status();
   }
   if (!live) return Status(StatusCode::kFailedPrecondition, "it does not live");
   if (const auto* migrate = std::get_if<v1::MigrateRequest>(&request)) {
-    const v1::Job moved = found->second;
     if (migrate->node().empty()) return Live(agent, name, v1::CONDITION_RUNNING), Status();
     Agent& target = agents_.at(migrate->node());
     if (target.down) return Down();
+    RETURN_IF_ERROR(Arrive(agent, target, name, v1::CONDITION_RUNNING));
     Live(agent, name, v1::CONDITION_MIGRATED);
-    Live(target, name, v1::CONDITION_RUNNING);
-    *target.jobs[name].mutable_argv() = moved.argv();
     return Status();
   }
   if (const auto* checkpoint = std::get_if<v1::CheckpointRequest>(&request)) {
@@ -309,6 +341,26 @@ void FakeAgents::SetCondition(const std::string& node, const std::string& job, v
 void FakeAgents::SetImage(const std::string& node, const std::string& job, const std::string& image) {
   std::lock_guard lock(mutex_);
   Touch(agents_.at(node), job).set_last_image(image);
+  agents_.at(node).images[job] = ++images_;
+}
+
+void FakeAgents::CopyByHand(const std::string& from, const std::string& to, const std::string& job,
+                            const std::string& image) {
+  std::lock_guard lock(mutex_);
+  Agent& source = agents_.at(from);
+  Agent& target = agents_.at(to);
+  source.images.try_emplace(job, 0);
+  STASIS_CHECK(Arrive(source, target, job, v1::CONDITION_CHECKPOINTED).ok());
+  target.jobs[job].set_last_image(image);
+  target.images[job] = ++images_;
+}
+
+void FakeAgents::RecordOfAnotherLife(const std::string& node, const std::string& job,
+                                     const std::string& program) {
+  std::lock_guard lock(mutex_);
+  Live(agents_.at(node), job, v1::CONDITION_EXITED);
+  agents_.at(node).jobs[job].add_argv(program);
+  agents_.at(node).jobs[job].set_created_ms(++lives_);
 }
 
 void FakeAgents::SetRate(const std::string& job, double rate) {
@@ -352,6 +404,11 @@ bool FakeAgents::Runs(const std::string& node, const std::string& job) {
   std::lock_guard lock(mutex_);
   const auto found = agents_.at(node).jobs.find(job);
   return found != agents_.at(node).jobs.end() && found->second.condition() == v1::CONDITION_RUNNING;
+}
+
+int64_t FakeAgents::ImageAt(const std::string& node, const std::string& job) {
+  std::lock_guard lock(mutex_);
+  return agents_.at(node).images[job];
 }
 
 std::vector<std::string> FakeAgents::Started(const std::string& node) {

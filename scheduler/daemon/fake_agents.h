@@ -38,11 +38,18 @@ class FakeAgents {
   // As if somebody had done it by hand.
   void SetCondition(const std::string& node, const std::string& job, v1::Condition condition);
   void SetImage(const std::string& node, const std::string& job, const std::string& image);
+  // An image of the job that runs at `from`, which the scheduler has not asked for.
+  void CopyByHand(const std::string& from, const std::string& to, const std::string& job,
+                  const std::string& image);
+  // Of a job that has ended, without images.
+  void RecordOfAnotherLife(const std::string& node, const std::string& job, const std::string& program);
   // What its processes tell from now on where it runs.
   void SetRate(const std::string& job, double rate);
   void SetFence(const std::string& node, uint64_t fence);
 
   bool Lives(const std::string& node, const std::string& job);
+  // How many images there were of all jobs when its newest was made.
+  int64_t ImageAt(const std::string& node, const std::string& job);
   bool Runs(const std::string& node, const std::string& job);
   // "NODE DEVICE: JOB JOB" for each time that two jobs ran on one device.
   std::vector<std::string> Clashes();
@@ -62,6 +69,7 @@ class FakeAgents {
     size_t waiting = 0;
     std::map<std::string, std::vector<uint32_t>> places;  // devices by job
     std::map<std::string, v1::Job> jobs;
+    std::map<std::string, int64_t> images;    // when the newest was made, by job
     std::map<std::string, std::string> keys;  // of operations
     std::map<std::string, v1::Operation> operations;
     std::vector<std::string> started;
@@ -70,6 +78,7 @@ class FakeAgents {
   // All of these with the lock.
   Result<v1::Operation> Begin(Agent& agent, const AgentRequest& request);
   Status Do(Agent& agent, const AgentRequest& request);
+  Status Arrive(const Agent& from, Agent& target, const std::string& name, v1::Condition condition);
   Status Become(Agent& agent, const AgentRequest& request);
   void Finish(Agent& agent, v1::Operation& operation, const AgentRequest& request);
   v1::Job& Touch(Agent& agent, const std::string& job);
@@ -82,6 +91,7 @@ class FakeAgents {
   std::map<std::string, std::string> refused_;
   std::set<std::string> held_;
   std::vector<std::string> clashes_;
+  int64_t lives_ = 0, images_ = 0;  // that there were
   std::map<std::string, double> rates_;
   std::vector<std::pair<std::string, std::pair<std::string, AgentRequest>>> waiting_;  // node, operation
 };

@@ -117,6 +117,7 @@ class Scheduler {
     audit_ = std::make_unique<Audit>(store_->database());
     SchedulerCore::Options options;
     options.cluster.lease = config.lease;
+    options.cluster.image_wait = config.image_wait;
     options.cluster.settle = config.settle;
     options.policy = config.policy;
     options.keep_ended = config.keep_ended;

@@ -35,27 +35,6 @@ v1::RunRequest RunOf(const Cluster& cluster, const Order& order) {
   return request;
 }
 
-// What lives of it where it is to come back was given up.
-Step EndStep(const Order& order) { return {order.target, For<v1::CancelRequest>(order), "end", true}; }
-
-std::vector<Step> RunSteps(const Cluster& cluster, const Order& order) {
-  std::vector<Step> steps;
-  if (cluster.Find(order.job)->restarts > 0) {
-    steps.push_back(EndStep(order));
-    // With the images of its earlier lives, which nobody knows to be of use: else its records would stay.
-    auto remove = For<v1::RemoveRequest>(order);
-    remove.set_images(true);
-    steps.push_back({order.target, remove, "remove", true});
-    for (const Cluster::Node& node : cluster.nodes()) {
-      // What it was before would keep it out as another job of its name.
-      if (node.reachable && node.name != order.target)
-        steps.push_back({node.name, remove, "remove-" + node.name, true});
-    }
-  }
-  steps.push_back({order.target, RunOf(cluster, order), "", false});
-  return steps;
-}
-
 Step PauseStep(const Cluster& cluster, const Order& order) {
   if (PausesAsImage(cluster, order)) {
     auto request = For<v1::CheckpointRequest>(order);
@@ -71,20 +50,21 @@ Step PauseStep(const Cluster& cluster, const Order& order) {
 Step MoveStep(const Order& order, const StepSettings& settings) {
   auto request = For<v1::MigrateRequest>(order);
   SetGpus(order, &request);
-  if (order.node != order.target) request.set_node(settings.peer_address(order.target));
-  return {order.node, request, "", false};
+  const bool elsewhere = order.node != order.target;
+  if (elsewhere) request.set_node(settings.peer_address(order.target));
+  return {order.node, request, "", false, elsewhere};
 }
 
 std::vector<Step> RestoreSteps(const Order& order, const StepSettings& settings) {
-  std::vector<Step> steps = {EndStep(order)};
+  std::vector<Step> steps;
   if (order.node != order.target) {
     auto copy = For<v1::CopyImageRequest>(order);
     copy.set_node(settings.peer_address(order.target));
-    steps.push_back({order.node, copy, "copy", false});
+    steps.push_back({order.node, copy, "copy", false, true});
   }
   auto restore = For<v1::RestoreRequest>(order);
   SetGpus(order, &restore);
-  steps.push_back({order.target, restore, "", false});
+  steps.push_back({order.target, restore, "", false, steps.empty()});
   return steps;
 }
 
@@ -122,7 +102,7 @@ std::vector<Step> StepsOf(const Cluster& cluster, const Order& order, const Step
   if (!cluster.FindOrder(order.number)) return {};
   switch (order.kind) {
     case OrderKind::kRun:
-      return RunSteps(cluster, order);
+      return {{order.target, RunOf(cluster, order), "", false, cluster.Find(order.job)->restarts > 0}};
     case OrderKind::kPause:
       return {PauseStep(cluster, order)};
     case OrderKind::kResume: {

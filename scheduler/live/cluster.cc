@@ -318,6 +318,8 @@ void Cluster::Succeeded(Entry& entry, const Pending& pending) {
   const bool elsewhere = entry.where == Where::kRunning || entry.node != nodes_[pending.node].name;
   const bool was_there = entry.where == Where::kRunning || entry.where == Where::kPaused;
   if (was_there && elsewhere) ++entry.moves;
+  // They are of another life of it.
+  if (entry.where == Where::kNowhere) entry.copies.clear();
   SetPlace(entry, Where::kRunning, nodes_[pending.node].name, pending.devices);
   const bool shares = pending.kind == ActionKind::kPack && state_.job(entry.id).packed_with != kNoJob;
   if (shares) state_.BeginSharing(entry.id);
@@ -412,13 +414,10 @@ void Cluster::Apply(uint64_t, const JobLost& fact) {
   if (job.phase == JobPhase::kRunning) state_.Evict(entry.id, job.progress);
   SetPlace(entry, fact.image_node.empty() ? Where::kNowhere : Where::kImage, fact.image_node, 0);
   entry.message = fact.message;
-  if (fact.image_node.empty()) {
-    entry.anew = true;
-    entry.copies.clear();
-  }
   entry.lost = !fact.planned;
-  // What it has refused where it was, it has not refused now.
-  if (fact.planned) state_.Keep(entry.id, state_.now());
+  // What it has refused where it was, it has not refused now. What nobody reaches may be there again soon.
+  const bool awaits = fact.image_node.empty() && !entry.copies.empty();
+  if (fact.planned || awaits) state_.Keep(entry.id, state_.now() + (awaits ? options_.image_wait : 0));
   if (!fact.planned) ++entry.restarts;
   if (fact.program_failed) ++entry.program_failures;
 }

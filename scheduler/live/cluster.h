@@ -57,6 +57,7 @@ class Cluster {
     Time starvation = 6 * 3600 * kSecond;
     Time move_fixed = 1 * kSecond;
     double move_bytes_per_second = 1e9;
+    Time image_wait = 600 * kSecond;  // for images on nodes that are not reached, before a job begins anew
     Time settle = 60 * kSecond;  // so long two jobs share devices before their rates are believed
     int max_failures = 20;       // of orders in a row that bring a job back, before it counts as failed
   };
@@ -117,8 +118,7 @@ class Cluster {
     bool failed = false;  // of kEnded
     int exit_code = 0;
     int restarts = 0, failures = 0;
-    bool anew = false;  // has begun again from the beginning: what is left of it from before is of no use
-    int moves = 0;      // from its devices, or from where it was paused, to another node or other devices
+    int moves = 0;  // from its devices, or from where it was paused, to another node or other devices
     int program_failures = 0;         // of the restarts, those after its program has failed
     std::vector<std::string> copies;  // other nodes that have an image, the one with the newest last
     Time ended = 0;

@@ -199,7 +199,6 @@ void EntryFields(Codec& codec, Cluster::Entry& entry) {
   codec("exit_code", entry.exit_code);
   codec("restarts", entry.restarts);
   codec("failures", entry.failures);
-  codec("anew", entry.anew);
   codec("moves", entry.moves);
   codec("program_failures", entry.program_failures);
   codec("copies", entry.copies);

@@ -1,0 +1,230 @@
+#include "scheduler/daemon/image_keeper.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "base/log/log.h"
+#include "scheduler/daemon/conclusion.h"
+
+namespace stasis::scheduler {
+namespace {
+
+// After a copy of an image that has failed, times how often it has.
+constexpr Duration kFirstCopyRetry = std::chrono::seconds(2), kLastCopyRetry = std::chrono::seconds(60);
+// After a question that was not answered, doubled with each one.
+constexpr Duration kFirstRetry = std::chrono::milliseconds(100), kLastRetry = std::chrono::seconds(2);
+
+// Of a job that begins: no record is of it.
+constexpr int64_t kNewLife = -1;
+
+// Names of nodes are longer than keys may be.
+std::string ShortHash(const std::string& text) {
+  uint32_t hash = 2166136261;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619;
+  return std::to_string(hash);
+}
+
+nlohmann::json Facts(const std::string& node, const std::string& job, const Status& status) {
+  return {{"node", node}, {"job", job}, {"outcome", status.ToString()}};
+}
+
+}  // namespace
+
+// ---- Copies
+
+// The node that has copies already, else the next one in the order of joining; rather one that has nothing of
+// another life of the job.
+std::string ImageKeeper::PartnerOf(const std::string& node, const std::string& job) const {
+  std::set<std::string> in_the_way;
+  const int64_t life = LifeAt(node, job);
+  for (const auto& [other, picture] : host_.PicturesOf(job)) {
+    if (picture.created_ms() != life) in_the_way.insert(other);
+  }
+  std::string partner, second;
+  core_.Look([&](const Cluster& cluster) {
+    const Cluster::Entry* entry = cluster.Find(job);
+    if (entry == nullptr || entry->where == Cluster::Where::kEnded || entry->node != node) return;
+    partner = ImageNodeOf(cluster, *entry, node);
+    const std::vector<Cluster::Node>& nodes = cluster.nodes();
+    const auto here =
+        std::find_if(nodes.begin(), nodes.end(), [&](const auto& each) { return each.name == node; });
+    for (size_t i = 1; i < nodes.size() && partner.empty(); ++i) {
+      const Cluster::Node& next = nodes[(static_cast<size_t>(here - nodes.begin()) + i) % nodes.size()];
+      if (!next.reachable || next.draining) continue;
+      std::string& choice = in_the_way.contains(next.name) ? second : partner;
+      if (choice.empty()) choice = next.name;
+    }
+  });
+  return partner.empty() ? second : partner;
+}
+
+void ImageKeeper::Copy(const std::string& node, const v1::Job& job) {
+  if (job.last_image().empty()) return;
+  {
+    std::lock_guard lock(mutex_);
+    const auto copied = copied_.find(job.name());
+    if (copied != copied_.end() && copied->second == job.last_image()) return;
+  }
+  const std::string partner = PartnerOf(node, job.name());
+  if (partner.empty() || host_.PeerAddress(partner).empty()) return;
+  errands_.Start(
+      "copy of " + job.name(),
+      [=, this, name = job.name(), image = job.last_image()] { Carry(node, partner, name, image); },
+      [=, this, name = job.name()] { Again(node, name); });
+}
+
+void ImageKeeper::Carry(const std::string& node, const std::string& to, const std::string& job,
+                        const std::string& image) {
+  v1::CopyImageRequest request;
+  request.set_job(job);
+  request.set_image(image);
+  request.set_node(host_.PeerAddress(to));
+  const Alive alive = [&] { return PartnerOf(node, job) == to; };
+  int attempt = 0;
+  {
+    std::lock_guard lock(mutex_);
+    attempt = ++attempts_[job];
+  }
+  const std::string key = "copy-" + job + "-" + image + "-" + ShortHash(to) + "-" +
+                          std::to_string(core_.reign()) + "-" + std::to_string(attempt);
+  MakeRoom(to, job, LifeAt(node, job), key, alive);
+  const Status done = host_.Perform({node, request, "", false}, key, alive);
+  if (!done.ok()) {
+    Log(LogLevel::kWarning, "driver", "image not copied", Facts(to, job, done));
+    static_cast<void>(errands_.Wait(std::min(kFirstCopyRetry * attempt, kLastCopyRetry), alive));
+    return;
+  }
+  {
+    std::lock_guard lock(mutex_);
+    copied_[job] = image;
+    attempts_.erase(job);
+  }
+  Log(LogLevel::kInfo, "driver", "image copied", Facts(to, job, done));
+  bool known = false;
+  core_.Look([&](const Cluster& cluster) {
+    const Cluster::Entry* entry = cluster.Find(job);
+    known = entry == nullptr || (!entry->copies.empty() && entry->copies.back() == to);
+  });
+  if (!known) host_.Record(ImageKept{job, to});
+}
+
+// What was not copied, or has come meanwhile.
+void ImageKeeper::Again(const std::string& node, const std::string& job) {
+  for (const auto& [at, picture] : host_.PicturesOf(job)) {
+    if (at == node) Copy(node, picture);
+  }
+}
+
+void ImageKeeper::CopyAll() {
+  for (const auto& [node, job] : host_.PicturesOf("")) Copy(node, job);
+}
+
+void ImageKeeper::CopyAllAgain() {
+  {
+    std::lock_guard lock(mutex_);
+    copied_.clear();
+  }
+  CopyAll();
+}
+
+// ---- Where a job comes back from
+
+// When its newest image was made that can be read, in milliseconds since 1970; 0: none.
+int64_t ImageKeeper::NewestAt(const std::string& node, const std::string& job, const Alive& alive) const {
+  for (Duration wait = kFirstRetry;; wait = std::min(wait * 2, kLastRetry)) {
+    const std::shared_ptr<AgentLink> link = host_.LinkOf(node);
+    if (link == nullptr) return 0;
+    const Result<v1::ImagesResponse> told = link->Images(job);
+    if (told.ok()) {
+      int64_t newest = 0;
+      for (const v1::Image& image : told->images()) {
+        if (image.job() == job && image.damage().empty()) newest = std::max(newest, image.created_ms());
+      }
+      return newest;
+    }
+    if (!MayBeTriedAgain(told.status())) {
+      Log(LogLevel::kWarning, "driver", "does not tell its images", Facts(node, job, told.status()));
+      return 0;
+    }
+    if (!errands_.Wait(wait, alive)) return 0;
+  }
+}
+
+std::string ImageKeeper::BetterNodeThan(const Order& order, const Alive& alive) const {
+  const bool anew = order.kind == OrderKind::kRun;
+  if (!anew && order.kind != OrderKind::kRestore) return "";
+  std::vector<std::string> nodes;
+  const std::vector<std::pair<std::string, v1::Job>> pictures = host_.PicturesOf(order.job);
+  core_.Look([&](const Cluster& cluster) {
+    const Cluster::Entry* entry = cluster.Find(order.job);
+    if (entry == nullptr || !entry->lost) return;
+    for (const auto& [node, picture] : pictures) {
+      const bool elsewhere = anew || node != order.node;
+      if (elsewhere && !picture.last_image().empty() && IsOurs(*entry, picture)) nodes.push_back(node);
+    }
+  });
+  if (nodes.empty()) return "";
+  std::string best;
+  int64_t newest = anew ? 0 : NewestAt(order.node, order.job, alive);
+  for (const std::string& node : nodes) {
+    const int64_t there = NewestAt(node, order.job, alive);
+    if (there <= newest) continue;
+    newest = there;
+    best = node;
+  }
+  return best;
+}
+
+// ---- Several lives
+
+// When the life began that the node has on record; 0: none.
+int64_t ImageKeeper::LifeAt(const std::string& node, const std::string& job) const {
+  for (const auto& [at, picture] : host_.PicturesOf(job)) {
+    if (at == node) return picture.created_ms();
+  }
+  return 0;
+}
+
+// What the node has told of the job, if it is not somebody else's of that name.
+std::optional<v1::Job> ImageKeeper::OursAt(const std::string& node, const std::string& job) const {
+  std::optional<v1::Job> ours;
+  for (const auto& [at, picture] : host_.PicturesOf(job)) {
+    if (at == node) ours = picture;
+  }
+  core_.Look([&](const Cluster& cluster) {
+    const Cluster::Entry* entry = cluster.Find(job);
+    if (entry == nullptr || (ours && !IsOurs(*entry, *ours))) ours.reset();
+  });
+  return ours;
+}
+
+void ImageKeeper::MakeRoomFor(const Order& order, const Alive& alive) {
+  const int64_t life = order.kind == OrderKind::kRun ? kNewLife : LifeAt(order.node, order.job);
+  host_.Refresh(order.target, order.job);
+  if (const std::optional<v1::Job> there = OursAt(order.target, order.job); there && there->live()) {
+    v1::CancelRequest cancel;
+    cancel.set_job(order.job);
+    const Status done =
+        host_.Perform({order.target, cancel, "", false}, std::to_string(order.number) + "-end", alive);
+    Log(LogLevel::kInfo, "driver", "ends what was given up of a job", Facts(order.target, order.job, done));
+    host_.Refresh(order.target, order.job);
+  }
+  MakeRoom(order.target, order.job, life, std::to_string(order.number), alive);
+}
+
+void ImageKeeper::MakeRoom(const std::string& node, const std::string& job, int64_t life,
+                           const std::string& key, const Alive& alive) {
+  const int64_t there = LifeAt(node, job);
+  if (life == 0 || there == 0 || there == life) return;
+  const std::optional<v1::Job> picture = OursAt(node, job);
+  if (!picture || picture->live()) return;
+  v1::RemoveRequest remove;
+  remove.set_job(job);
+  remove.set_images(life != kNewLife);
+  const Status done = host_.Perform({node, remove, "", false}, key + "-remove", alive);
+  Log(LogLevel::kInfo, "driver", "removes what is left of another life of a job", Facts(node, job, done));
+  host_.Refresh(node, job);
+}
+
+}  // namespace stasis::scheduler
