@@ -1,10 +1,12 @@
 #include "ghost/criu.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -12,7 +14,9 @@
 
 #include "base/bundled_criu.h"
 #include "base/files.h"
+#include "base/raw_log.h"
 #include "ghost/child.h"
+#include "ghost/proc.h"
 
 namespace stasis {
 namespace {
@@ -27,6 +31,10 @@ constexpr size_t kMaxLog = 256 << 20;
 // process in turn, which cannot answer while its tree is frozen, and there is nothing left for it to do. This
 // folder exists and holds numbers only.
 constexpr char kNoPlugins[] = "/proc/self/task";
+// How often it is looked at whether the tree of a dump is dying: no event tells.
+constexpr std::chrono::milliseconds kLookTime(500);
+// The kernel has nothing left to wait for then.
+constexpr std::chrono::seconds kEndTime(30);
 
 // In a user namespace other than the first one its root is not that of the machine, and some of what CRIU
 // otherwise insists on (buffers of sockets beyond their limit, for one) is not allowed.
@@ -134,6 +142,25 @@ Result<HeldChild> StartCriuDump(const std::string& criu, pid_t root, const std::
                    StartHeldChild({.argv = std::move(argv), .output = images + "/dump.log.out"}));
   SpareFromOutOfMemory(child.pid);
   return child;
+}
+
+// The first process of a PID namespace that is killed ends when the others have been waited for. Those that
+// CRIU holds are CRIU's to wait for, and CRIU may wait for the first one: then neither ends.
+Status AwaitDump(pid_t criu, pid_t root, Duration patience) {
+  for (;;) {
+    Status ended = WaitProcess(criu, Deadline::After(kLookTime));
+    if (ended.code() != StatusCode::kTimeout) return ended;
+    Result<ProcStat> stat = ReadProcStat(root);
+    if (!stat.ok() || stat->dying) break;
+  }
+  Status ended = WaitProcess(criu, Deadline::After(patience));
+  if (ended.code() != StatusCode::kTimeout) return ended;
+  RawLog(LogLevel::kWarning,
+         "criu works on a task that is dying, and is killed: process %d waits for process %d", criu, root);
+  if (kill(criu, SIGKILL) != 0 && errno != ESRCH) return ErrnoStatus(errno, "kill process " + Named(criu));
+  RETURN_IF_ERROR(WaitProcess(criu, Deadline::Never()));
+  (void)WaitProcess(root, Deadline::After(kEndTime));
+  return Status();
 }
 
 Result<HeldChild> StartCriuRestore(const std::string& criu, const std::string& images,

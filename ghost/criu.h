@@ -44,9 +44,13 @@ enum class DumpTcp { kNone, kConnections };
 // How the tree is left by a dump that succeeds. After one that fails it always runs.
 enum class DumpEnd { kRunning, kStopped };
 // Starts `criu dump` of the tree below `root` into the folder `images`; the log is images/dump.log. Wait for
-// it with WaitChild(), and never kill it: a dump that is killed leaves the tree with foreign code in it.
+// it with AwaitDump(), and never kill it: a dump that is killed leaves the tree with foreign code in it.
 Result<HeldChild> StartCriuDump(const std::string& criu, pid_t root, const std::string& images, DumpEnd end,
                                 DumpTcp tcp);
+// Waits for the end of the process `criu`, a child or not, that dumps the tree below `root`: for as long as
+// the tree lives. One whose root dies has `patience` to notice; then it is killed, and what is left of the
+// root is awaited.
+Status AwaitDump(pid_t criu, pid_t root, Duration patience = std::chrono::seconds(5));
 // What takes the place of everything that processes of the dump had open as `path`.
 struct CriuInherited {
   std::string path;  // absolute

@@ -1,13 +1,24 @@
 #include "ghost/criu.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/ptrace.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <span>
+#include <thread>
+#include <utility>
 
+#include "ghost/proc.h"
 #include "ghost/testing.h"
 
 namespace stasis {
@@ -52,6 +63,81 @@ TEST(CriuLogTest, EveryExplanationKeepsCriusOwnWords) {
 TEST(CriuLogTest, UnknownErrorsAreQuotedAndSilenceIsEmpty) {
   EXPECT_EQ(ExplainCriuLog("(00.1) Error (criu/a.c:1): something new\n").message, "something new");
   EXPECT_EQ(ExplainCriuLog("all is well\n").message, "");
+}
+
+// A task of two processes in a PID namespace, both held by a tracer, and so as CRIU holds them, that waits
+// for the first one alone.
+class HeldTask : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(pipe2(ready_, O_CLOEXEC), 0);
+    const int space = CLONE_NEWPID | (geteuid() == 0 ? 0 : CLONE_NEWUSER);
+    root_ = static_cast<pid_t>(syscall(SYS_clone, space | SIGCHLD, nullptr, nullptr, nullptr, 0));
+    if (root_ == 0) {
+      if (fork() != 0) (void)!write(ready_[1], "1", 1);
+      for (;;) pause();
+    }
+    ASSERT_GT(root_, 1);
+    AwaitReady();
+    Result<std::vector<pid_t>> tree = ProcessTree(root_);
+    ASSERT_TRUE(tree.ok()) << tree.status().ToString();
+    ASSERT_EQ(tree->size(), 2u);
+    tracer_ = fork();
+    if (tracer_ == 0) {
+      for (const pid_t pid : *tree)
+        if (ptrace(PTRACE_SEIZE, pid, nullptr, nullptr) != 0) _exit(1);
+      (void)!write(ready_[1], "1", 1);
+      (void)waitpid(root_, nullptr, __WALL);
+      _exit(0);
+    }
+    AwaitReady();
+  }
+  void TearDown() override {
+    for (const pid_t pid : {tracer_, root_}) {
+      if (pid <= 1) continue;
+      kill(pid, SIGKILL);
+      (void)waitpid(pid, nullptr, 0);
+    }
+    for (const int fd : ready_) close(fd);
+  }
+  void AwaitReady() {
+    pollfd wait{ready_[0], POLLIN, 0};
+    ASSERT_EQ(poll(&wait, 1, 60000), 1);
+    char byte = 0;
+    ASSERT_EQ(read(ready_[0], &byte, 1), 1);
+  }
+  int ready_[2] = {-1, -1};
+  pid_t root_ = 0, tracer_ = 0;
+};
+
+// The kernel lets neither end before the other one.
+TEST_F(HeldTask, ADumpOfATaskThatIsKilledComesToItsEnd) {
+  EXPECT_FALSE(ReadProcStat(root_)->dying);
+  ASSERT_EQ(kill(root_, SIGKILL), 0);
+  ASSERT_TRUE(AwaitDump(tracer_, root_, std::chrono::milliseconds(10)).ok());
+  EXPECT_TRUE(HasEnded(root_));
+  Result<int> status = WaitChild(std::exchange(tracer_, 0), Deadline::After(std::chrono::seconds(60)));
+  ASSERT_TRUE(status.ok()) << status.status().ToString();
+  EXPECT_EQ(ExitText(*status), "signal 9");
+}
+
+TEST_F(HeldTask, ADumpOfATaskThatLivesIsWaitedFor) {
+  const pid_t criu = fork();
+  if (criu == 0) {
+    char byte = 0;
+    (void)!read(ready_[0], &byte, 1);
+    _exit(7);
+  }
+  std::thread later([this] {
+    // Longer than it takes to look at the task more than once.
+    (void)poll(nullptr, 0, 1200);
+    (void)!write(ready_[1], "1", 1);
+  });
+  EXPECT_TRUE(AwaitDump(criu, root_, std::chrono::milliseconds(1)).ok());
+  later.join();
+  Result<int> status = WaitChild(criu, Deadline::After(std::chrono::seconds(60)));
+  ASSERT_TRUE(status.ok()) << status.status().ToString();
+  EXPECT_EQ(ExitText(*status), "exit status 7");
 }
 
 // A stand-in for CRIU, which writes down what it was called with.

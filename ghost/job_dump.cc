@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "base/files.h"
 #include "ghost/beside.h"
@@ -215,8 +216,8 @@ Status Job::RunCriuDump(const std::string& folder) {
                                                  connected ? DumpTcp::kConnections : DumpTcp::kNone));
   RETURN_IF_ERROR(LetCriuGo(Step::kDump, criu));
   Status inside = Fault(FaultPoint::kDumpInside);
-  Result<int> exit_status = WaitChild(criu_pid_, Deadline::Never());
-  criu_pid_ = 0;
+  RETURN_IF_ERROR(AwaitDump(criu_pid_, process_.init_pid));
+  Result<int> exit_status = WaitChild(std::exchange(criu_pid_, 0), Deadline::Never());
   RETURN_IF_ERROR(exit_status.status());
   Status status = CriuStatus(*exit_status, folder + "/dump.log", &op_.answer.remedy);
   if (!status.ok()) {

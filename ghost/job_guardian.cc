@@ -1,5 +1,6 @@
 // What a ghost tells its guardian, and how the guardian goes on as the ghost.
 #include "ghost/child.h"
+#include "ghost/criu.h"
 #include "ghost/job.h"
 #include "ghost/proc.h"
 #include "ghost/restored.h"
@@ -118,7 +119,10 @@ Status Job::Recover(Phase goal, const Json& state) {
   // The number may belong to somebody else by now.
   Result<ProcStat> criu = ReadProcStat(criu_pid_);
   if (criu_pid_ > 0 && criu.ok() && criu->start_time == criu_start_time_) {
-    RETURN_IF_ERROR(WaitProcess(criu_pid_, Deadline::Never()));
+    // What a restore has made so far ends in any case.
+    const bool dumps = goal != Phase::kAbsent;
+    RETURN_IF_ERROR(dumps ? AwaitDump(criu_pid_, process_.init_pid)
+                          : WaitProcess(criu_pid_, Deadline::Never()));
   }
   criu_pid_ = 0;
   for (const std::string& folder : {paths_.Dump(), paths_.Revive()}) {

@@ -19,6 +19,8 @@ namespace stasis {
 namespace {
 
 constexpr size_t kMaxProcFile = 64 << 20;
+// PF_EXITING of the kernel's include/linux/sched.h, among the flags in stat.
+constexpr uint64_t kExiting = 4;
 
 std::string ProcPath(pid_t pid, const char* rest) { return "/proc/" + std::to_string(pid) + "/" + rest; }
 
@@ -47,9 +49,13 @@ Result<ProcStat> ParseStat(pid_t pid, const std::string& text) {
   stat.name = text.substr(open + 1, close - open - 1);
   std::istringstream rest(text.substr(close + 2));
   std::string skipped;
+  uint64_t flags = 0;
   rest >> stat.state >> stat.parent;
-  for (int field = 5; field < 22; ++field) rest >> skipped;
+  for (int field = 5; field < 9; ++field) rest >> skipped;
+  rest >> flags;
+  for (int field = 10; field < 22; ++field) rest >> skipped;
   rest >> stat.start_time;
+  stat.dying = (flags & kExiting) != 0;
   if (!rest) return Status(StatusCode::kCorrupt, "unreadable stat of process " + std::to_string(pid));
   return stat;
 }

@@ -17,7 +17,8 @@ namespace stasis {
 struct ProcStat {
   pid_t pid = 0;
   pid_t parent = 0;
-  char state = '?';  // R S D T t Z X, as ps(1) shows it
+  char state = '?';    // R S D T t Z X, as ps(1) shows it
+  bool dying = false;  // it has begun to end, and nothing can keep it from that
   uint64_t start_time = 0;
   std::string name;
 };

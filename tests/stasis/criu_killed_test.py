@@ -127,5 +127,35 @@ class CriuKilled(unittest.TestCase):
         self.assertEqual(self.site.memory_in_the_end(), [0])
 
 
+class FirstProcessKilled(unittest.TestCase):
+    """CRIU holds a task whose first process is killed: that one ends after the others, which are CRIU's to wait for, and CRIU waits
+    for it. Whoever waited for CRIU would never hear of its end."""
+
+    def setUp(self):
+        self.site = Site("--gpus", "1", "--memory", "128MiB").__enter__()
+        self.addCleanup(self.site.__exit__, None, None, None)
+        self.criu = os.path.join(self.site.folder.name, "criu")
+        with open(self.criu, "w", encoding="utf-8") as script:
+            script.write(f"#!/bin/sh\nLD_PRELOAD={built('lib/libkill_awaited.so')} exec {os.environ['STASIS_CRIU']} \"$@\"\n")
+        os.chmod(self.criu, 0o700)
+
+    def test_the_dump_comes_to_its_end(self):
+        for strategy in ("reconstruct", "driver-checkpoint"):
+            job = self.site.start(strategy, built("samples/counter"), options=("--strategy", strategy))
+            job.wait_for_output("listening")
+            job.verb("checkpoint")
+            job.wait_for_ghost_to_leave()
+            _, answer = job.refused("checkpoint", STASIS_CRIU=self.criu)
+            self.assertIn("has ended while its image was made", answer["message"])
+            self.assertEqual(answer["left"], "lost")
+            with open(job.path("ghost.log"), encoding="utf-8") as log:
+                self.assertIn("criu works on a task that is dying", log.read())
+            job.wait_for_ghost_to_leave()
+            self.assertFalse(job.alive())
+            job.verb("restore", "--detach")
+            self.assertTrue(job.alive())
+            job.verb("cancel")
+
+
 if __name__ == "__main__":
     unittest.main()
