@@ -29,7 +29,8 @@ void ReadTask(const std::string& name, Context& context, std::vector<v1::Job>* j
     jobs->push_back(PictureOfTask(paths, *facts, DeriveCondition(*facts)));
   } else if (facts.status().code() != StatusCode::kNotFound) {
     // Not being made or removed at this moment, but somebody else's, or damaged.
-    context.reporter.Note(facts.status().ToString());
+    const std::string remedy = RemedyOfFacts(paths, facts.status());
+    context.reporter.Note(facts.status().ToString() + (remedy.empty() ? "" : "; " + remedy));
   }
 }
 

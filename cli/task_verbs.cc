@@ -56,9 +56,8 @@ int FailRank(const Status& alone, const Json& task, const Options& options, Cont
 }
 
 int FailUnknown(const Status& status, const Options& options, Context& context) {
-  bool unknown = status.code() == StatusCode::kNotFound;
-  return context.reporter.FailWith(
-      FailureJson(options.verb, status, unknown ? "`stasis ps --all` lists the tasks" : ""));
+  const std::string remedy = RemedyOfFacts(TaskPaths(context.folders, options.name), status);
+  return context.reporter.FailWith(FailureJson(options.verb, status, remedy));
 }
 
 int FailEnded(const Options& options, const TaskView& view, Context& context) {

@@ -89,7 +89,7 @@ Status GhostKind::CheckTask(const TaskPaths& paths, const GhostAsk& ask, bool ag
                             std::string* remedy) const {
   Result<TaskFacts> facts = ReadTaskFacts(paths);
   if (!facts.ok()) {
-    if (facts.status().code() == StatusCode::kNotFound) *remedy = "`stasis ps --all` lists the tasks";
+    *remedy = RemedyOfFacts(paths, facts.status());
     return facts.status();
   }
   if (Status alone = RefuseRank(paths, facts->task, JobVerbName(verb_)); !alone.ok()) {

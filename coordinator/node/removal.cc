@@ -142,7 +142,10 @@ Result<Removed> RemoveByName(const std::string& name, bool images, const Folders
   bool left_over =
       !facts.ok() && facts.status().code() == StatusCode::kNotFound &&
       (Exists(paths.folder) || (images && (Exists(paths.old_images) || HasStoredImages(paths, folders))));
-  if (!facts.ok() && !left_over) return facts.status();
+  if (!facts.ok() && !left_over) {
+    *remedy = RemedyOfFacts(paths, facts.status());
+    return facts.status();
+  }
   if (facts.ok()) RETURN_IF_ERROR(RefuseRankOfJob(paths, *facts, folders, remedy));
   TaskCondition condition = facts.ok() ? DeriveCondition(*facts).condition : TaskCondition::kCreated;
   if (IsLive(condition)) return RefuseLive(name, TaskConditionName(condition), remedy);

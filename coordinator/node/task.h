@@ -47,8 +47,10 @@ struct TaskView {
 
 TaskView DeriveCondition(const TaskFacts& facts);
 
-// kNotFound: no such task.
+// kNotFound: no such task. kCorrupt names the file.
 Result<TaskFacts> ReadTaskFacts(const TaskPaths& paths);
+// What helps where ReadTaskFacts() has answered `failed`; "": nothing is known.
+std::string RemedyOfFacts(const TaskPaths& paths, const Status& failed);
 
 // The process that process.json names; pid 0 where it names none.
 ProcessIdentity IdentityOf(const Json& process);

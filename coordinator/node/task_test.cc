@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
+#include <string_view>
 
 #include "base/unix_socket.h"
 #include "coordinator/node/testing.h"
@@ -103,6 +105,22 @@ TEST_F(TaskFiles, DamagedRecordIsSaidAndNotGuessed) {
   WriteText(paths_.File("task.json"), "{}");
   WriteText(paths_.File("exit.json"), "[1]");
   EXPECT_EQ(ReadTaskFacts(paths_).status().code(), StatusCode::kCorrupt);
+}
+
+TEST_F(TaskFiles, WhatHelpsIsSaidOfEachDamagedRecord) {
+  EXPECT_NE(RemedyOfFacts(paths_, ReadTaskFacts(paths_).status()), "");
+  // Those that are read first come last: all others are good by then.
+  for (const char* file : {"exit.json", "status.json", "process.json", "task.json"}) {
+    WriteText(paths_.File("task.json"), "{}");
+    WriteText(paths_.File(file), "{\"state\": ");
+    const Status damaged = ReadTaskFacts(paths_).status();
+    EXPECT_EQ(damaged.code(), StatusCode::kCorrupt);
+    EXPECT_NE(damaged.message().find(paths_.File(file)), std::string_view::npos) << damaged.ToString();
+    EXPECT_NE(RemedyOfFacts(paths_, damaged), "") << file;
+    // As it says.
+    std::filesystem::remove(paths_.File(file));
+    EXPECT_NE(ReadTaskFacts(paths_).status().code(), StatusCode::kCorrupt);
+  }
 }
 
 TEST_F(TaskFiles, AReusedPidIsNotTheTask) {
