@@ -15,7 +15,10 @@
 namespace stasis {
 namespace {
 
+// Of a copy.
 constexpr auto kSilence = std::chrono::minutes(2);
+// Of a migration, whose source says regularly that it is at it.
+constexpr Duration kGone = 6 * kSignOfLife;
 // After which what has not been handed over gives way to another offer of the job.
 constexpr auto kQuiet = std::chrono::seconds(10);
 constexpr size_t kMaxArrivals = 64;
@@ -128,14 +131,13 @@ Incoming::~Incoming() {
   if (sweeper_.joinable()) sweeper_.join();
 }
 
-// Of a source that is gone for good nobody else would let go of what has come. Not of migrations: their
-// source may be at an image of a large job.
+// Of a source that is gone for good nobody else would let go of what has come.
 void Incoming::Sweep() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return stop_ || !copies_.empty(); });
+    changed_.wait(lock, [this] { return stop_ || !copies_.empty() || !arrivals_.empty(); });
     if (changed_.wait_for(lock, sweep_, [this] { return stop_; })) return;
-    DropSilentCopiesLocked();
+    DropSilentLocked();
   }
 }
 
@@ -164,16 +166,12 @@ Result<std::unique_ptr<Incoming>> Incoming::Start(const Site& site, Database& da
   return incoming;
 }
 
-void Incoming::DropSilentCopiesLocked() {
-  std::erase_if(copies_, [](const auto& entry) { return entry.second->Silent(kSilence); });
-}
-
 // Of those that were taken the table knows.
 void Incoming::DropSilentLocked() {
-  DropSilentCopiesLocked();
+  std::erase_if(copies_, [](const auto& entry) { return entry.second->Silent(kSilence); });
   std::erase_if(arrivals_, [](const auto& entry) {
     Arrival& arrival = *entry.second;
-    if (!arrival.Silent(kSilence)) return false;
+    if (!arrival.Silent(kGone)) return false;
     // What is forgotten counts as not taken, so it must be void before.
     (void)arrival.Ask(Duration::zero());
     return arrival.Settled();
@@ -248,6 +246,7 @@ Status Incoming::Accept(HandOverRow row, std::vector<Arriving> ranks, std::vecto
     RETURN_IF_ERROR(CheckWayLocked(row.job));
     given_up = TakeCopiesLocked(row.job);
     arrivals_[row.token] = std::move(arrival);
+    changed_.notify_all();
   }
   for (const Copy& copy : given_up) copy->GiveUp();
   return Status();

@@ -28,11 +28,11 @@ class Incoming {
  public:
   // What the agent before this one had taken, and whose outcome is not written down, is found out by a
   // thread; it is undecided meanwhile. All outlive the object. `clock`: for how long nothing was heard of a
-  // token. `sweep`: how often silent copies are looked for, while any are on their way. `set_schedule` is
+  // token. `sweep`: how often silent ones are looked for, while any are on their way. `set_schedule` is
   // called from several threads.
   static Result<std::unique_ptr<Incoming>> Start(const Site& site, Database& database, Registry& registry,
                                                  SetSchedule set_schedule, const Clock& clock = Clock::Real(),
-                                                 Duration sweep = std::chrono::minutes(1));
+                                                 Duration sweep = std::chrono::seconds(10));
   ~Incoming();
 
   // A refusal is no error: the reply has no token.
@@ -70,7 +70,6 @@ class Incoming {
   // kNotFound: nothing is on its way by that token.
   Result<std::shared_ptr<Receiving>> FindReceiving(const std::string& token);
   void DropSilentLocked();
-  void DropSilentCopiesLocked();
   void VoidEarlierLocked(const std::string& job, const std::string& from);
   // What the rest of Accept() and AcceptCopy() needs: room, and no migration of the job.
   Status CheckWayLocked(const std::string& job) const;

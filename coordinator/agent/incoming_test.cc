@@ -5,11 +5,15 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <thread>
+
 #include "base/testing.h"
 #include "coordinator/agent/chunk_sender.h"
 #include "coordinator/agent/migration_testing.h"
 #include "coordinator/agent/pack_tail.h"
 #include "coordinator/agent/schema.h"
+#include "coordinator/agent/signs_of_life.h"
 #include "coordinator/agent/testing.h"
 #include "coordinator/moved_mark.h"
 #include "coordinator/node/image_names.h"
@@ -387,6 +391,47 @@ TEST_F(IncomingTest, WhatIsSilentIsForgotten) {
   clock_.now_ms += 3 * 60 * 1000;
   ASSERT_OK(incoming_->Accept({"third", "train", false, {"train"}, Taker::Record::kNone, {}}, {}, {}));
   EXPECT_EQ(HandOver(token).kind(), v1::OUTCOME_KIND_NOT_TAKEN);
+}
+
+// Nobody else has to come for that.
+TEST_F(IncomingTest, WhatASourceThatIsGoneHasSentIsLetGoOf) {
+  incoming_ =
+      *Incoming::Start(site_, *database_, registry_, set_schedule_, clock_, std::chrono::milliseconds(1));
+  peer_ = std::make_unique<DirectPeer>(*incoming_);
+  MakeImage("train", 1, 2 << 20);
+  std::string token = Accept("train");
+  ASSERT_OK(ChunkSender(*peer_, token).Send(source_, Chunks("train"), nullptr));
+  // At an image, of which nothing is sent yet.
+  for (int i = 0; i < 10; ++i) {
+    clock_.now_ms += 25 * 1000;
+    ASSERT_OK(peer_->StillAtIt(token));
+  }
+  clock_.now_ms += 31 * 1000;
+  while (!incoming_->JobOf(token).empty()) std::this_thread::yield();
+  EXPECT_TRUE(std::filesystem::is_empty(site_.folders.state + "/store/packs"));
+  EXPECT_EQ(peer_->StillAtIt(token).code(), StatusCode::kNotFound);
+  EXPECT_EQ(HandOver(token).kind(), v1::OUTCOME_KIND_NOT_TAKEN);
+}
+
+// One sign that is lost on the way is followed by another one.
+TEST_F(IncomingTest, ASourceIsHeardWhileItLives) {
+  incoming_ =
+      *Incoming::Start(site_, *database_, registry_, set_schedule_, clock_, std::chrono::milliseconds(1));
+  peer_ = std::make_unique<DirectPeer>(*incoming_);
+  std::string token = Accept("train");
+  peer_->fail = [&](const std::string&) {
+    return peer_->signs % 2 == 0 ? Status(StatusCode::kUnavailable, "the network is cut") : Status();
+  };
+  {
+    SignsOfLife signs(*peer_, token, std::chrono::milliseconds(1));
+    for (int i = 0; i < 10; ++i) {
+      clock_.now_ms += 25 * 1000;
+      for (const int before = peer_->signs; peer_->signs < before + 4;) std::this_thread::yield();
+      ASSERT_EQ(incoming_->JobOf(token), "train");
+    }
+  }
+  clock_.now_ms += 31 * 1000;
+  while (!incoming_->JobOf(token).empty()) std::this_thread::yield();
 }
 
 TEST_F(IncomingTest, AnOfferReplacesAnEarlierOneOfTheSameAgent) {

@@ -123,6 +123,7 @@ Status MigrationRun::MakeOffer() {
   }
   memory_.token = reply.token();
   sender_ = std::make_unique<ChunkSender>(*peer_, memory_.token);
+  signs_ = std::make_unique<SignsOfLife>(*peer_, memory_.token);
   return Remember("copying");
 }
 
@@ -248,7 +249,10 @@ Json MigrationRun::Carry() {
   begun_ = Now();
   Status status = Meet();
   if (status.ok()) status = MakeOffer();
-  if (!status.ok()) return Failed(status, "unchanged");
+  if (!status.ok()) {
+    TellTargetItIsOver();
+    return Failed(status, "unchanged");
+  }
   status = SendAhead();
   if (status.ok()) status = CheckInterrupt();
   if (status.ok()) status = Stop();
@@ -278,8 +282,7 @@ Json MigrationRun::Back(const Status& why) {
   // Also a ghost that was killed at an image of the running job leaves it standing still.
   const bool kept = Keep();
   sender_.reset();
-  // The token is void then, and what has been sent is dropped; else the target does so by itself.
-  if (peer_ && !memory_.token.empty()) (void)peer_->AskOutcome(memory_.token, Duration::zero());
+  TellTargetItIsOver();
   DropEarlyImages();
   Json result = Failed(why, kept ? "rolled-back" : "lost");
   for (auto& [key, value] : failure_.items()) {
@@ -289,6 +292,19 @@ Json MigrationRun::Back(const Status& why) {
       result[key] = value;
   }
   return result;
+}
+
+// The token is void then, and what has been sent is dropped. A target that cannot be told does so by itself,
+// as nothing is heard of the token any more.
+void MigrationRun::TellTargetItIsOver() {
+  signs_.reset();
+  if (memory_.token.empty()) return;
+  if (!peer_) {
+    Result<std::unique_ptr<PeerLink>> peer = options_.connect(request_.node());
+    if (!peer.ok()) return;
+    peer_ = *std::move(peer);
+  }
+  (void)peer_->AskOutcome(memory_.token, Duration::zero());
 }
 
 // It runs on here, or stays paused where it was paused before. False: it is lost.
@@ -339,7 +355,9 @@ Status MigrationRun::CheckInterrupt() {
 }
 
 Json MigrationRun::Failed(const Status& status, const std::string& left) const {
-  Json result = FailureJson("migrate", status, "");
+  const bool damaged = status.code() == StatusCode::kCorrupt;
+  const TaskPaths paths(options_.site.folders, context_.job());
+  Json result = FailureJson("migrate", status, damaged ? RemedyOfFacts(paths, status) : "");
   result["left"] = left;
   return result;
 }

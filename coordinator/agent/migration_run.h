@@ -14,6 +14,7 @@
 #include "coordinator/agent/handover.h"
 #include "coordinator/agent/migration.h"
 #include "coordinator/agent/precopy_rule.h"
+#include "coordinator/agent/signs_of_life.h"
 #include "coordinator/agent/source_job.h"
 #include "dedup/store.h"
 #include "stasis/v1/agent.pb.h"
@@ -71,6 +72,7 @@ class MigrationRun {
   Status CheckInterrupt();
   void DropEarlyImages();
   Json Back(const Status& why);
+  void TellTargetItIsOver();
   Json Gone();
   Json Kept();
   Json Failed(const Status& status, const std::string& left) const;
@@ -83,6 +85,7 @@ class MigrationRun {
   std::optional<SourceJob> job_;
   std::shared_ptr<Store> store_;
   std::unique_ptr<ChunkSender> sender_;
+  std::unique_ptr<SignsOfLife> signs_;  // since the offer was accepted
   Memory memory_;
 
   uint64_t device_bytes_ = 0;

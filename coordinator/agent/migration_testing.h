@@ -22,7 +22,7 @@ class DirectPeer : public PeerLink {
   explicit DirectPeer(Incoming& incoming) : incoming_(incoming) {}
   std::function<Status(const std::string& call)> fail = [](const std::string&) { return Status(); };
   std::atomic<uint64_t> put_bytes{0};
-  std::atomic<int> puts{0};
+  std::atomic<int> puts{0}, signs{0};
 
   Result<v1::HelloReply> Hello(const v1::HelloRequest& request) override {
     RETURN_IF_ERROR(fail("Hello"));
@@ -44,6 +44,13 @@ class DirectPeer : public PeerLink {
     std::vector<bool> missing;
     for (char each : reply.missing()) missing.push_back(each != 0);
     return missing;
+  }
+  Status StillAtIt(const std::string& token) override {
+    ++signs;
+    RETURN_IF_ERROR(fail("StillAtIt"));
+    v1::MissingRequest request;
+    request.set_token(token);
+    return incoming_.Missing(request).status();
   }
   Status Put(const std::string& token, std::string records) override {
     RETURN_IF_ERROR(fail("Put"));

@@ -33,6 +33,11 @@ class PeerClient : public PeerLink {
     return Call<v1::OfferReply>(kOfferTime, &v1::Peer::Stub::Offer, request);
   }
   Result<std::vector<bool>> Missing(const std::string& token, std::span<const Hash128> hashes) override;
+  Status StillAtIt(const std::string& token) override {
+    v1::MissingRequest request;
+    request.set_token(token);
+    return Call<v1::MissingReply>(kShort, &v1::Peer::Stub::Missing, request).status();
+  }
   Status Put(const std::string& token, std::string records) override {
     v1::PutRequest request;
     request.set_token(token);

@@ -25,6 +25,8 @@ inline constexpr size_t kMaxHashesAsked = 65536;
 inline constexpr size_t kMaxPutBytes = 8 << 20;
 inline constexpr size_t kMaxPadding = 4 << 20;
 inline constexpr uint64_t kMaxPeerManifest = 1 << 30;
+// How often the source of a migration is heard at least, until it hands over.
+inline constexpr Duration kSignOfLife = std::chrono::seconds(5);
 
 class PeerLink {
  public:
@@ -32,6 +34,8 @@ class PeerLink {
   virtual Result<v1::HelloReply> Hello(const v1::HelloRequest& request) = 0;
   virtual Result<v1::OfferReply> Offer(const v1::OfferRequest& request) = 0;
   virtual Result<std::vector<bool>> Missing(const std::string& token, std::span<const Hash128> hashes) = 0;
+  // Something is still to come by the token, and nothing has to be sent now.
+  virtual Status StillAtIt(const std::string& token) = 0;
   virtual Status Put(const std::string& token, std::string records) = 0;
   virtual Status PutManifest(const std::string& token, uint32_t rank, std::span<const std::byte> bytes) = 0;
   virtual Result<v1::Outcome> HandOver(const v1::HandOverRequest& request, Duration wait) = 0;

@@ -8,6 +8,7 @@ import concurrent.futures
 import contextlib
 import os
 import random
+import re
 import signal
 import threading
 import time
@@ -217,6 +218,37 @@ class Faults(unittest.TestCase):
         ended = self.ended(source, begun)
         self.assertEqual(ended.state, op.OPERATION_STATE_FAILED, ended)
         self.check_one_copy(job, ended, "a ghost killed at an image")
+        self.assertEqual(job.finish(), (0, self.sample.expected()))
+
+    def packs_in_writing(self, node):
+        """Those that its agent has open for it."""
+        found, folder = [], f"/proc/{node.stasisd.pid}"
+        for name in os.listdir(f"{folder}/fd"):
+            with contextlib.suppress(OSError):
+                path = os.readlink(f"{folder}/fd/{name}")
+                with open(f"{folder}/fdinfo/{name}", encoding="ascii") as file:
+                    flags = int(re.search(r"flags:\s*(\d+)", file.read())[1], 8)
+                if "/store/packs/" in path and flags & os.O_ACCMODE != os.O_RDONLY:
+                    found.append(path)
+        return found
+
+    def test_what_a_killed_agent_has_sent_is_let_go_of(self):
+        job = MovingJob(self.nodes, self.sample, "sent", "left").start()
+        source, target = self.nodes["left"], self.nodes["right"]
+        self.nodes.network(rate=8_000_000, delay=DELAY)
+        try:
+            begun = source.agent.begin("migrate", job=job.name, node=target.peer, precopy="never")
+            give_up = time.monotonic() + SETTLE_SECONDS
+            while not self.packs_in_writing(target):
+                self.assertLess(time.monotonic(), give_up, self.words())
+                time.sleep(0.01)  # nothing tells what an agent has open
+            self.kill_agent_of(source)
+            ended = self.ended(source, begun)
+            self.assertEqual(ended.state, op.OPERATION_STATE_FAILED, ended)
+            self.assertEqual(self.packs_in_writing(target), [], self.words())
+        finally:
+            self.nodes.network(rate=RATE, delay=DELAY)
+        self.check_one_copy(job, ended, "an agent killed while it sent")
         self.assertEqual(job.finish(), (0, self.sample.expected()))
 
 

@@ -1,0 +1,45 @@
+#include "coordinator/agent/signs_of_life.h"
+
+#include <signal.h>
+
+#include <utility>
+
+namespace stasis {
+namespace {
+
+// What another sign may find better.
+bool IsOfTheWay(const Status& status) {
+  return status.code() == StatusCode::kUnavailable || status.code() == StatusCode::kTimeout;
+}
+
+}  // namespace
+
+SignsOfLife::SignsOfLife(PeerLink& peer, std::string token, Duration interval)
+    : peer_(peer), token_(std::move(token)), interval_(interval) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { Run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+SignsOfLife::~SignsOfLife() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void SignsOfLife::Run() {
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, interval_, [this] { return stop_; })) {
+    lock.unlock();
+    const Status heard = peer_.StillAtIt(token_);
+    lock.lock();
+    if (!heard.ok() && !IsOfTheWay(heard)) return;
+  }
+}
+
+}  // namespace stasis
