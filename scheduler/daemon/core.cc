@@ -147,6 +147,7 @@ Status SchedulerCore::Decide() {
     if (broken_.ok()) options_.broken(broken_ = stored);
     return stored;
   }
+  if (cluster_.restless()) options_.restless();
   return Status();
 }
 

@@ -40,6 +40,8 @@ class SchedulerCore {
     std::function<void(const Status&)> broken = [](const Status&) {};
     // Called when no snapshot could be stored: all facts stay, and it is tried again later.
     std::function<void(const Status&)> not_compacted = [](const Status&) {};
+    // Called when the policy's decisions did not come to rest: nothing more is decided for a while.
+    std::function<void()> restless = [] {};
     // For who counts: of what happens from now on, before the cluster takes it; and how long a decision took.
     // Called with the core's lock.
     std::function<void(const Cluster& before, const StoredFact& fact)> happens = [](const Cluster&,

@@ -122,6 +122,10 @@ class Scheduler {
     options.policy = config.policy;
     options.keep_ended = config.keep_ended;
     options.compact_after = config.compact_after;
+    options.restless = [policy = config.policy] {
+      Log(LogLevel::kError, "schedd", "decisions do not come to rest; none for a while",
+          {{"policy", policy}});
+    };
     options.not_compacted = [](const Status& why) {
       Log(LogLevel::kWarning, "schedd", "no snapshot", {{"why", why.ToString()}});
     };

@@ -16,6 +16,8 @@ constexpr int kDoublings = 10;
 constexpr Time kKeep = 60 * kSecond;
 // The same of one whose node is to become empty.
 constexpr Time kKeepDrained = 5 * kSecond;
+// Decisions one after the other, without anything else that happens. A policy needs two or three.
+constexpr size_t kMostRounds = 64;
 
 Settings SettingsOf(const Cluster::Options& options) {
   Settings settings;
@@ -178,6 +180,7 @@ void Cluster::Take(uint64_t number, Time at, const Fact& fact) {
   state_.AdvanceTo(std::max(at, state_.now()));
   last_at_ = state_.now();
   changed_ = true;
+  if (!std::holds_alternative<Decided>(fact)) rounds_ = 0;
   std::visit([&](const auto& each) { Apply(number, each); }, fact);
 }
 
@@ -457,6 +460,7 @@ void Cluster::Apply(uint64_t, const ImageKept& fact) {
 std::vector<Fact> Cluster::Decide(Time now) {
   now = std::max(now, state_.now());
   if (!changed_ && now < wake_) return {};
+  if (!ComesToRest(now)) return {};
   state_.AdvanceTo(now);
   std::vector<Fact> facts = LeaveDraining();
   if (!facts.empty()) return facts;
@@ -467,6 +471,17 @@ std::vector<Fact> Cluster::Decide(Time now) {
   for (const auto& [name, tenant] : tenants_) WakeForKept(state_.waiting(tenant));
   changed_ = false;
   return FactsOf(decision);
+}
+
+// A policy that swaps jobs for ever would keep everybody from everything else.
+bool Cluster::ComesToRest(Time now) {
+  if (!changed_) rounds_ = 0;
+  // A drained node is left in as many as it has jobs.
+  restless_ = ++rounds_ > kMostRounds + state_.running().size();
+  if (!restless_) return true;
+  wake_ = now + std::min(options_.lease, kKeep);
+  changed_ = false;
+  return false;
 }
 
 void Cluster::WakeForKept(const std::vector<JobId>& jobs) {

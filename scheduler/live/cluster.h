@@ -58,8 +58,8 @@ class Cluster {
     Time move_fixed = 1 * kSecond;
     double move_bytes_per_second = 1e9;
     Time image_wait = 600 * kSecond;  // for images on nodes that are not reached, before a job begins anew
-    Time settle = 60 * kSecond;  // so long two jobs share devices before their rates are believed
-    int max_failures = 20;       // of orders in a row that bring a job back, before it counts as failed
+    Time settle = 60 * kSecond;       // so long two jobs share devices before their rates are believed
+    int max_failures = 20;            // of orders in a row that bring a job back, before it counts as failed
   };
   Cluster(const Options& options, std::unique_ptr<Policy> policy);
 
@@ -73,6 +73,8 @@ class Cluster {
   std::vector<Fact> Decide(Time now);
   // When to ask again although nothing has happened by then.
   Time wake() const { return wake_; }
+  // Its policy did not come to rest the last time: nothing was decided any more, until wake().
+  bool restless() const { return restless_; }
 
   // Orders that can be given: all before them have ended. Those that have been given and have not ended are
   // among them.
@@ -220,6 +222,7 @@ class Cluster {
   Order OrderOf(uint64_t number, const Pending& pending) const;
   std::vector<Fact> FactsOf(const Decision& decision) const;
   std::vector<Fact> LeaveDraining() const;
+  bool ComesToRest(Time now);
   Placement PlacementOf(const std::vector<PlacedDevices>& devices) const;
   NodeId IdOf(const std::string& node) const { return node_ids_.at(node); }
   Entry& EntryOf(const std::string& job) { return jobs_.at(job); }
@@ -244,7 +247,8 @@ class Cluster {
   Time last_decision_ = -1;
   Time wake_ = kNever;
   bool changed_ = false;  // since the last decision
-  // After orders that have failed nothing is decided for a moment: the same might be.
+  size_t rounds_ = 0;     // decisions since something else has happened
+  bool restless_ = false;
 };
 
 }  // namespace stasis::scheduler

@@ -431,5 +431,45 @@ TEST(FactTest, AnythingElseIsCorrupt) {
   }
 }
 
+// Lets the waiting job have the devices of the one that runs, for ever.
+class Swaps final : public Policy {
+ public:
+  std::string_view name() const override { return "swaps"; }
+  Decision Decide(const State& state, Time) override {
+    Decision decision;
+    if (state.waiting(0).empty()) return decision;
+    const JobId next = state.waiting(0).front();
+    if (!state.running().empty())
+      decision.actions.push_back({ActionKind::kPause, state.running().front(), {}, kNoJob});
+    const bool pending = state.job(next).phase == JobPhase::kPending;
+    decision.actions.push_back(
+        {pending ? ActionKind::kStart : ActionKind::kResume, next, Placement{{0, 1}}, kNoJob});
+    return decision;
+  }
+};
+
+TEST(ClusterRest, APolicyThatDoesNotComeToRestIsNotAskedForAWhile) {
+  Cluster::Options options;
+  options.lease = kLease;
+  Cluster cluster(options, std::make_unique<Swaps>());
+  uint64_t number = 0;
+  cluster.Take(++number, 0, TenantSet{"a", 1});
+  cluster.Take(++number, 0, NodeJoined{"n", "here", 1, "", "", 0});
+  for (const char* job : {"j", "k"}) cluster.Take(++number, 0, JobSubmitted{Request(job, "a", 1)});
+  const auto rounds = [&](Time now) {
+    int decisions = 0;
+    for (std::vector<Fact> facts = cluster.Decide(now); !facts.empty(); facts = cluster.Decide(now)) {
+      for (const Fact& fact : facts) cluster.Take(++number, now, fact);
+      if (++decisions == 1000) break;
+    }
+    return decisions;
+  };
+  EXPECT_LT(rounds(0), 100);
+  EXPECT_TRUE(cluster.restless());
+  EXPECT_EQ(rounds(1), 0);
+  EXPECT_EQ(cluster.wake(), kLease);
+  EXPECT_GT(rounds(kLease), 0);
+}
+
 }  // namespace
 }  // namespace stasis::scheduler
