@@ -317,7 +317,10 @@ Status Job::Deafen() {
 
 Status Job::Listen() {
   const bool stay = op_.goal == Phase::kHeld && holdings_.empty();
-  if (left_stopped_ && !stay) {
+  // What somebody has stopped while its image was made he can continue no more: that was another process. Who
+  // does not use devices goes on when it is attached.
+  const bool stopped_in_image = restored_ && !holdings_.empty();
+  if ((left_stopped_ && !stay) || stopped_in_image) {
     RETURN_IF_ERROR(
         ThawTree({FreezeKind::kSigstop, "", "", process_.init_pid, false}, Deadline::After(kPromptTime)));
   }

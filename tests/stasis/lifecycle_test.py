@@ -278,6 +278,26 @@ exec "{os.environ["STASIS_CRIU"]}" "$@"
         self.assertEqual(answer["code"], "PEER_DIED", answer)
         self.assertIn("has ended while its image was made", answer["message"])
 
+    def test_what_was_stopped_while_its_image_was_made_goes_on_when_it_is_restored(self):
+        """Nobody can continue it there: whoever has stopped it knows other processes."""
+        for who in ("init_pid", "pid"):
+            job = self.stubborn("plain", f"stopped-{who.replace('_', '-')}")
+            stopped = job.process()[who]
+            criu = os.path.join(self.site.folder.name, f"criu-of-a-stopped-{who}")
+            with open(criu, "w", encoding="utf-8") as script:
+                script.write(f"""#!/bin/sh
+if [ "$1" = dump ]; then
+  kill -STOP {stopped}
+  until grep -q 'State:.T' /proc/{stopped}/status; do :; done
+fi
+exec "{os.environ["STASIS_CRIU"]}" "$@"
+""")
+            os.chmod(criu, 0o755)
+            job.verb("checkpoint", "--stop", STASIS_CRIU=criu)
+            job.wait_for_ghost_to_leave()
+            job.verb("restore", "--detach")
+            self.finish(job, self.result_undisturbed())
+
     def test_a_broken_context_is_not_checkpointed(self):
         job = self.stubborn("broken")
         status, answer = job.refused("checkpoint")
