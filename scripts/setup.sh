@@ -20,7 +20,7 @@ HELP
 esac
 
 PACKAGES=(g++ cmake ninja-build ccache clang libclang-rt-dev clang-format git python3 python3-pip dpkg-dev ca-certificates
-  file procps libgtest-dev libgmock-dev libbenchmark-dev libcli11-dev nlohmann-json3-dev libzstd-dev liblz4-dev zlib1g-dev libfmt-dev libxxhash-dev libunwind-dev valgrind
+  file patchelf procps libgtest-dev libgmock-dev libbenchmark-dev libcli11-dev nlohmann-json3-dev libzstd-dev liblz4-dev zlib1g-dev libfmt-dev libxxhash-dev libunwind-dev valgrind
   libopenblas-serial-dev dataset-fashion-mnist iproute2 libnftables1 openmpi-bin musl-tools
   slurm-wlm munge libslurm-dev
   libgrpc++-dev libssl-dev libsodium-dev protobuf-compiler-grpc libprotobuf-dev protobuf-compiler prometheus-cpp-dev libcivetweb-dev libsqlite3-dev libncurses-dev python3-grpcio python3-protobuf openssl chromium

@@ -26,6 +26,8 @@ PLAIN = ["lib/libstasis.so", "lib/softgpu/libcuda.so.1", "lib/softgpu/libcudart.
 SAMPLES = ["counter", "vector", "stencil", "mlp_train", "gpt_train", "cnn_train", "nccl_ring", "ddp_train", "pipeline_train", "tp_train"]
 TREE = ["scripts/gpu_check.sh", "scripts/gpu", "scripts/lib", "samples/run_cycle.py", "samples/torch", "docs/nvidia.md", "LICENSE"]
 C_LIBRARY = re.compile(r"(ld-linux|lib(c|m|dl|rt|pthread|resolv|util)\.so)")
+# What every machine has that runs programs in C++.
+COMPILER_LIBRARY = re.compile(r"lib(stdc\+\+|gcc_s)\.so")
 IMAGES = 4096  # of the data set: 60,000 would be most of the archive
 SAMPLE_DATA = "/usr/share/datasets/fashion-mnist"
 
@@ -42,6 +44,31 @@ def libraries_of(program):
         if match and not C_LIBRARY.match(match[1]) and not match[1].startswith("libcuda"):
             found.add(match[2])
     return found
+
+
+def dynamic_section(path):
+    """What readelf says of it; nothing where the file is no program and no library."""
+    with open(path, "rb") as file:
+        if file.read(4) != b"\x7fELF":
+            return ""
+    return output("readelf", "--dynamic", "--wide", path)
+
+
+def needed_by(path):
+    """Names of the libraries that the file is linked with."""
+    return re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic_section(path))
+
+
+def files_of(folder):
+    return sorted(os.path.join(at, name) for at, _, names in os.walk(folder) for name in names)
+
+
+def lacking(folder):
+    """(file, library) for each library that a file of the bundle needs, and that neither the bundle nor every machine has."""
+    files = files_of(folder)
+    there = {os.path.basename(path) for path in files}
+    return [(os.path.relpath(path, folder), name) for path in files for name in needed_by(path)
+            if name not in there and not C_LIBRARY.match(name) and not COMPILER_LIBRARY.match(name)]
 
 
 def needed_glibc(path):
@@ -61,6 +88,16 @@ def shorten(source, target):
     body = data[header:header + kept * ((len(data) - header) // count)]
     with open(target, "wb") as raw, gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as file:
         file.write(data[:4] + struct.pack(">I", kept) + data[8:header] + body)
+
+
+def look_in(path, place):
+    """Where the loader looks for what the program or library is linked with; "": nowhere but at its own places, no more at those of the
+    build. Not of the environment, which programs that they start would have, too; and of the old kind, which counts for what the
+    libraries themselves are linked with."""
+    if place:
+        subprocess.run(["patchelf", "--force-rpath", "--set-rpath", place, path], check=True)
+    elif re.search(r"\((RPATH|RUNPATH)\)", dynamic_section(path)):
+        subprocess.run(["patchelf", "--remove-rpath", path], check=True)
 
 
 def install(source, target, folder):
@@ -87,15 +124,12 @@ def fill(folder, build, criu, cuda):
         path = install(source, target, folder)
         libraries = libraries_of(source)
         needed |= libraries
-        if libraries:
-            # Not of the environment, which programs that they start would have, too; and of the old kind, which counts for what
-            # the libraries themselves are linked with.
-            depth = "../" * target.count("/")
-            subprocess.run(["patchelf", "--force-rpath", "--set-rpath", f"$ORIGIN/{depth}libraries", path], check=True)
+        look_in(path, f"$ORIGIN/{'../' * target.count('/')}libraries" if libraries else "")
     for library in sorted(needed):
         install(os.path.realpath(library), "libraries/" + os.path.basename(library), folder)
     for name in PLAIN + ["samples/" + name for name in SAMPLES]:
-        install(os.path.realpath(os.path.join(build, name)), "build/release/" + name, folder)
+        path = install(os.path.realpath(os.path.join(build, name)), "build/release/" + name, folder)
+        look_in(path, "$ORIGIN" if name.startswith("lib/softgpu/") else "")
     for place in ("lib64", "lib"):
         runtime = os.path.join(cuda, place, "libcudart.so.13")
         if os.path.exists(runtime):
@@ -111,8 +145,10 @@ def make(given):
         folder = os.path.join(work, "stasis-gpu-check")
         os.mkdir(folder)
         fill(folder, given.build, given.criu, given.cuda)
-        files = [os.path.join(at, name) for at, _, names in os.walk(folder) for name in names]
-        glibc = max(needed_glibc(path) for path in files if path.count("/build/") or path.count("/libraries/") or path.count("/bin/"))
+        if lacks := lacking(folder):
+            sys.exit("bundle: not on this machine: " + ", ".join(f"{name} (of {path})" for path, name in lacks))
+        glibc = max(needed_glibc(path) for path in files_of(folder)
+                    if path.count("/build/") or path.count("/libraries/") or path.count("/bin/"))
         with open(os.path.join(folder, "bundle.json"), "w", encoding="utf-8") as file:
             json.dump({"version": output("git", "-C", ROOT, "rev-parse", "--short", "HEAD").strip(), "machine": os.uname().machine,
                        "glibc": list(glibc)}, file)

@@ -3,9 +3,11 @@
 import gzip
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import unittest
 
@@ -81,6 +83,63 @@ class GpuCheck(unittest.TestCase):
     def test_usage(self):
         for arguments in (["--device", "fpga"], ["--device", "softgpu", "--only", "sleep"], ["--wrong"], ["--minutes"]):
             self.assertEqual(self.run_check(*arguments)[0], 2, arguments)
+
+
+class Bundle(unittest.TestCase):
+    """The archive for a machine that has none of the libraries of this one."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = cls.enterClassContext(tempfile.TemporaryDirectory(prefix="gpu-check-bundle-"))
+        archive = os.path.join(cls.folder, "check.tar.gz")
+        made = hung.run_within(240, [SCRIPT, "--bundle", archive], env=dict(os.environ, STASIS_BUILD_DIR=BUILD), stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        assert made.returncode == 0, made.stdout
+        with tarfile.open(archive) as tar:
+            tar.extractall(cls.folder)
+        cls.root = os.path.join(cls.folder, "stasis-gpu-check")
+
+    def test_nothing_is_lacking(self):
+        self.assertEqual(bundle.lacking(self.root), [])
+
+    def test_a_library_that_is_not_there_is_missed(self):
+        libraries = os.path.join(self.root, "libraries")
+        for name in os.listdir(libraries):
+            if bundle.COMPILER_LIBRARY.match(name):
+                continue
+            with self.subTest(name):
+                os.rename(os.path.join(libraries, name), os.path.join(self.folder, name))
+                self.assertIn(name, [library for _, library in bundle.lacking(self.root)])
+                os.rename(os.path.join(self.folder, name), os.path.join(libraries, name))
+
+    def test_the_loader_takes_every_library_from_the_bundle(self):
+        programs = [os.path.join("build/release", name) for name in bundle.PROGRAMS] + ["bin/criu"]
+        for program in programs:
+            with self.subTest(program):
+                listed = subprocess.run(["ldd", os.path.join(self.root, program)], capture_output=True, text=True, check=False).stdout
+                # But the driver, which is the machine's.
+                self.assertEqual(set(re.findall(r"(\S+) => not found", listed)) - {"libcuda.so.1"}, set())
+                for name, path in re.findall(r"(\S+) => (/\S+)", listed):
+                    if not bundle.C_LIBRARY.match(name) and name != "libcuda.so.1":
+                        self.assertEqual(os.path.realpath(path), os.path.join(os.path.realpath(self.root), "libraries", name))
+
+    def test_nothing_looks_outside_of_it(self):
+        looked_at = 0
+        for path in bundle.files_of(self.root):
+            for place in re.findall(r"\((?:RPATH|RUNPATH)\).*\[(.*)\]", bundle.dynamic_section(path)):
+                looked_at += 1
+                self.assertRegex(place, r"^\$ORIGIN(/\.\.)*(/libraries)?$", path)
+        self.assertGreater(looked_at, 3)
+
+    def test_the_check_runs_from_it(self):
+        report = os.path.join(self.folder, "report.json")
+        env = {name: value for name, value in os.environ.items() if not name.startswith("STASIS_")}
+        done = hung.run_within(240, [os.path.join(self.root, "scripts", "gpu_check.sh"), "--device", "softgpu", "--report", report, "--only",
+                                     "facts,symbols,demo by reconstruct"], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        with open(report, encoding="utf-8") as file:
+            self.assertEqual([row["status"] for row in json.load(file)["steps"]], ["pass"] * 3, done.stdout)
 
 
 class Parts(unittest.TestCase):
