@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
-#include <sstream>
 
 #include "base/duration.h"
 #include "scheduler/policy.h"
@@ -15,8 +14,6 @@
 
 namespace stasis::scheduler {
 namespace {
-
-constexpr int kExitUsage = 2;
 
 constexpr char kAbout[] =
     "The scheduler of a cluster: whose jobs run on which devices, by way of the nodes' agents.";
@@ -175,20 +172,7 @@ ConfigOutcome ParseConfig(const std::vector<std::string>& arguments, SchedulerCo
   config->tls = TlsFromEnvironment();
   Texts texts;
   AddOptions(app, texts, *config);
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI::App::parse wants them
-  std::ostringstream out, errors;
-  try {
-    app.parse(reversed);
-  } catch (const CLI::Success& help) {
-    app.exit(help, out, errors);
-    return {true, 0, out.str()};
-  } catch (const CLI::ParseError& error) {
-    return {true, kExitUsage, std::string(error.what()) + " (`stasis-schedd --help` explains)"};
-  }
-  const Status good = Interpret(texts, config);
-  if (!good.ok())
-    return {true, kExitUsage, std::string(good.message()) + " (`stasis-schedd --help` explains)"};
-  return {};
+  return ParseCommandLine(app, arguments, [&] { return Interpret(texts, config); });
 }
 
 void VisitCommandLine(const std::function<void(const CLI::App&)>& visit) {

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log/log.h"
+#include "proto/rpc/daemon.h"
 #include "proto/rpc/endpoint.h"
 #include "scheduler/types.h"
 
@@ -35,11 +36,6 @@ struct SchedulerConfig {
   LogLevel log_level = LogLevel::kInfo;
 };
 
-struct ConfigOutcome {
-  bool done = false;  // nothing is to be started
-  int exit_code = 0;
-  std::string text;  // to be printed: help, or what is wrong
-};
 ConfigOutcome ParseConfig(const std::vector<std::string>& arguments, SchedulerConfig* config);
 
 // Shows `visit` the command line that ParseConfig understands.

@@ -204,6 +204,7 @@ Status Driver::CarryOut(const Order& order, const Alive& alive) {
     if (!step.key.empty()) key += "-" + step.key;
     // A node that is not reached any more is looked at when it is back.
     if (step.may_fail && step.node != order.target && LinkOf(step.node) == nullptr) continue;
+    if (step.clears && images_.IsOthers(step.node, order.job)) continue;
     if (step.comes) images_.MakeRoomFor(order, alive);
     const Status done = Perform(step, key, alive);
     if (!done.ok() && step.may_fail)

@@ -129,8 +129,8 @@ TEST_F(DriverTest, AProgramThatFailsComesBackAsOftenAsItMay) {
   agents_.End("n0", "j", 4);
   AwaitState("j", v1::QUEUE_STATE_FAILED);
   EXPECT_EQ(Job("j").exit_code(), 4);
-  EXPECT_THAT(agents_.Started("n0"), ElementsAre("run j", "schedule j", "remove j", "run j", "schedule j",
-                                                 "restore j", "schedule j"));
+  EXPECT_THAT(agents_.Started("n0"), ElementsAre("run j", "schedule j", "cancel j", "remove j", "run j",
+                                                 "schedule j", "cancel j", "restore j", "schedule j"));
 }
 
 TEST_F(DriverTest, WhatCannotBeStartedHasFailed) {
@@ -154,6 +154,41 @@ TEST_F(DriverTest, AnOrderIsAskedOnceWhateverIsKilled) {
   agents_.Hold("run", false);
   AwaitState("j", v1::QUEUE_STATE_RUNNING);
   EXPECT_THAT(agents_.Started("n0"), ElementsAre("run j", "schedule j"));
+}
+
+// What it has begun before it was killed may have been done when it asks again: it must not be undone.
+TEST_F(DriverTest, WhatWasDoneWhileNobodyLookedIsNotUndone) {
+  Join("n0");
+  Join("n1");
+  const std::string here = Run("j", 2, 1), other = Other(here);
+  const auto meanwhile = [&](const std::string& verb, const std::string& at) {
+    const std::string order = verb + " j";
+    const auto count = [&] {
+      const std::vector<std::string> asked = agents_.Started(at);
+      return std::count(asked.begin(), asked.end(), order);
+    };
+    const auto before = count();
+    agents_.Hold(verb, true);
+    if (verb == "migrate") {
+      v1::DrainRequest drain;
+      drain.set_node(here);
+      ASSERT_OK(core_->Drain(drain).status());
+    } else {
+      agents_.End(at, "j", 1);
+    }
+    ASSERT_TRUE(agents_.Await([&] { return count() == before + 1; }));
+    End();
+    agents_.Hold(verb, false);
+    Start();
+    AwaitState("j", v1::QUEUE_STATE_RUNNING);
+  };
+  meanwhile("migrate", here);
+  EXPECT_TRUE(agents_.Lives(other, "j"));
+  EXPECT_THAT(agents_.Started(other), ElementsAre("schedule j"));
+  meanwhile("run", other);
+  EXPECT_THAT(agents_.Started(other),
+              ElementsAre("schedule j", "cancel j", "remove j", "run j", "schedule j"));
+  EXPECT_EQ(Job("j").restarts(), 1u);
 }
 
 TEST_F(DriverTest, WhatEndsWhileNobodyLooksIsNoticedAfterwards) {
@@ -299,7 +334,7 @@ TEST_F(DriverTest, JobsOfALostNodeComeBackFromCopies) {
   agents_.SetDown(here, false);
   ASSERT_TRUE(agents_.Await([&] { return Reachable(here); }));
   EXPECT_FALSE(agents_.Lives(here, "j"));
-  EXPECT_THAT(agents_.Started(other), ElementsAre("restore j", "schedule j"));
+  EXPECT_THAT(agents_.Started(other), ElementsAre("cancel j", "restore j", "schedule j"));
 }
 
 TEST_F(DriverTest, WithoutACopyAJobOfALostNodeBeginsAnew) {
@@ -309,7 +344,7 @@ TEST_F(DriverTest, WithoutACopyAJobOfALostNodeBeginsAnew) {
   agents_.SetDown(here, true);
   ASSERT_TRUE(agents_.Await([&] { return agents_.Lives(other, "j"); }));
   AwaitState("j", v1::QUEUE_STATE_RUNNING);
-  EXPECT_THAT(agents_.Started(other), ElementsAre("run j", "schedule j"));
+  EXPECT_THAT(agents_.Started(other), ElementsAre("cancel j", "remove j", "run j", "schedule j"));
 }
 
 // As a migration leaves it that its node was lost in.
@@ -322,7 +357,7 @@ TEST_F(DriverTest, AJobComesBackFromAnImageThatNobodyKnewOf) {
   ASSERT_TRUE(agents_.Await([&] { return agents_.Lives(other, "j"); }));
   AwaitState("j", v1::QUEUE_STATE_RUNNING);
   EXPECT_EQ(Job("j").restarts(), 1u);
-  EXPECT_THAT(agents_.Started(other), ElementsAre("restore j", "schedule j"));
+  EXPECT_THAT(agents_.Started(other), ElementsAre("cancel j", "restore j", "schedule j"));
 }
 
 TEST_F(DriverTest, AJobComesBackFromTheNewestImageOfAllNodes) {
@@ -360,7 +395,7 @@ TEST_F(DriverTest, ARecordOfAnEarlierLifeKeepsNoJobOut) {
   agents_.SetDown(here, true);
   ASSERT_TRUE(agents_.Await([&] { return agents_.Lives(other, "j"); }));
   AwaitState("j", v1::QUEUE_STATE_RUNNING);
-  EXPECT_THAT(agents_.Started(other), ElementsAre("remove j", "run j", "schedule j"));
+  EXPECT_THAT(agents_.Started(other), ElementsAre("cancel j", "remove j", "run j", "schedule j"));
 }
 
 TEST_F(DriverTest, SomebodyElsesJobOfThatNameStays) {

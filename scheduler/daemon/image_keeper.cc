@@ -1,7 +1,6 @@
 #include "scheduler/daemon/image_keeper.h"
 
 #include <algorithm>
-#include <optional>
 #include <set>
 
 #include "base/log/log.h"
@@ -14,9 +13,6 @@ namespace {
 constexpr Duration kFirstCopyRetry = std::chrono::seconds(2), kLastCopyRetry = std::chrono::seconds(60);
 // After a question that was not answered, doubled with each one.
 constexpr Duration kFirstRetry = std::chrono::milliseconds(100), kLastRetry = std::chrono::seconds(2);
-
-// Of a job that begins: no record is of it.
-constexpr int64_t kNewLife = -1;
 
 // Names of nodes are longer than keys may be.
 std::string ShortHash(const std::string& text) {
@@ -186,45 +182,36 @@ int64_t ImageKeeper::LifeAt(const std::string& node, const std::string& job) con
   return 0;
 }
 
-// What the node has told of the job, if it is not somebody else's of that name.
-std::optional<v1::Job> ImageKeeper::OursAt(const std::string& node, const std::string& job) const {
-  std::optional<v1::Job> ours;
+bool ImageKeeper::IsOthers(const std::string& node, const std::string& job) const {
+  bool others = false;
   for (const auto& [at, picture] : host_.PicturesOf(job)) {
-    if (at == node) ours = picture;
+    if (at != node) continue;
+    core_.Look([&, picture = &picture](const Cluster& cluster) {
+      const Cluster::Entry* entry = cluster.Find(job);
+      others = entry == nullptr || !IsOurs(*entry, *picture);
+    });
   }
-  core_.Look([&](const Cluster& cluster) {
-    const Cluster::Entry* entry = cluster.Find(job);
-    if (entry == nullptr || (ours && !IsOurs(*entry, *ours))) ours.reset();
-  });
-  return ours;
+  return others;
 }
 
 void ImageKeeper::MakeRoomFor(const Order& order, const Alive& alive) {
-  const int64_t life = order.kind == OrderKind::kRun ? kNewLife : LifeAt(order.node, order.job);
   host_.Refresh(order.target, order.job);
-  if (const std::optional<v1::Job> there = OursAt(order.target, order.job); there && there->live()) {
-    v1::CancelRequest cancel;
-    cancel.set_job(order.job);
-    const Status done =
-        host_.Perform({order.target, cancel, "", false}, std::to_string(order.number) + "-end", alive);
-    Log(LogLevel::kInfo, "driver", "ends what was given up of a job", Facts(order.target, order.job, done));
-    host_.Refresh(order.target, order.job);
-  }
-  MakeRoom(order.target, order.job, life, std::to_string(order.number), alive);
+  MakeRoom(order.target, order.job, LifeAt(order.node, order.job), std::to_string(order.number), alive);
 }
 
 void ImageKeeper::MakeRoom(const std::string& node, const std::string& job, int64_t life,
                            const std::string& key, const Alive& alive) {
-  const int64_t there = LifeAt(node, job);
-  if (life == 0 || there == 0 || there == life) return;
-  const std::optional<v1::Job> picture = OursAt(node, job);
-  if (!picture || picture->live()) return;
-  v1::RemoveRequest remove;
-  remove.set_job(job);
-  remove.set_images(life != kNewLife);
-  const Status done = host_.Perform({node, remove, "", false}, key + "-remove", alive);
-  Log(LogLevel::kInfo, "driver", "removes what is left of another life of a job", Facts(node, job, done));
-  host_.Refresh(node, job);
+  for (const auto& [at, picture] : host_.PicturesOf(job)) {
+    if (at != node) continue;
+    const bool in_the_way = !picture.live() && life != 0 && picture.created_ms() != life;
+    if (!in_the_way || IsOthers(node, job)) continue;
+    v1::RemoveRequest remove;
+    remove.set_job(job);
+    remove.set_images(true);
+    const Status done = host_.Perform({node, remove, "", true}, key + "-clear", alive);
+    Log(LogLevel::kInfo, "driver", "removes what is left of another life of a job", Facts(node, job, done));
+    host_.Refresh(node, job);
+  }
 }
 
 }  // namespace stasis::scheduler

@@ -9,7 +9,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,9 +52,10 @@ class ImageKeeper {
   // where it would begin anew; "": none that is reached. Asks them all: waits while one that is reached does
   // not answer, and `alive`.
   std::string BetterNodeThan(const Order& order, const Alive& alive) const;
-  // What lives of the job at the order's target was given up, and what is on record there of another life of
-  // it would keep it out. The images of one are removed for a life that has a newer one, never for one that
-  // only begins.
+  // What the node has under that name is somebody else's job.
+  bool IsOthers(const std::string& node, const std::string& job) const;
+  // Removes what the order's target has on record of another life of the job, with its images: the one that
+  // comes has newer ones.
   void MakeRoomFor(const Order& order, const Alive& alive);
 
  private:
@@ -66,7 +66,6 @@ class ImageKeeper {
   int64_t NewestAt(const std::string& node, const std::string& job, const Alive& alive) const;
   void MakeRoom(const std::string& node, const std::string& job, int64_t life, const std::string& key,
                 const Alive& alive);
-  std::optional<v1::Job> OursAt(const std::string& node, const std::string& job) const;
   int64_t LifeAt(const std::string& node, const std::string& job) const;
 
   SchedulerCore& core_;

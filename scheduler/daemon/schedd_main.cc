@@ -1,21 +1,21 @@
 // stasis-schedd: the scheduler of a cluster. Parses, starts it, waits for a signal, ends it.
-#include <grpc/support/log.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
-#include <cstdio>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/service_manager.h"
 #include "base/worker_pool.h"
 #include "proto/rpc/audit.h"
 #include "proto/rpc/call_observer.h"
+#include "proto/rpc/daemon.h"
 #include "proto/rpc/doors.h"
 #include "proto/rpc/fencing.h"
 #include "proto/rpc/gate.h"
@@ -40,22 +40,12 @@ constexpr int kExitFencedOff = 3;
 // For answers that are on their way when everything else has ended.
 constexpr auto kLastAnswers = std::chrono::seconds(2);
 
-void LogForGrpc(gpr_log_func_args* arguments) {
-  LogLevel level = arguments->severity == GPR_LOG_SEVERITY_ERROR ? LogLevel::kWarning : LogLevel::kDebug;
-  Log(level, "grpc", arguments->message);
-}
-
 // Why the process ends: a signal, or something that it cannot go on after.
 class End {
  public:
   Status Begin() {
-    sigset_t set;
-    sigemptyset(&set);
-    for (int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, signal);
-    pthread_sigmask(SIG_BLOCK, &set, nullptr);
-    std::signal(SIGPIPE, SIG_IGN);
-    signals_.Reset(signalfd(-1, &set, SFD_CLOEXEC));
-    if (!signals_.valid()) return ErrnoStatus(errno, "signalfd");
+    ASSIGN_OR_RETURN(EndSignals signals, EndSignals::Take());
+    signals_ = std::move(signals);
     failed_.Reset(eventfd(0, EFD_CLOEXEC));
     return failed_.valid() ? Status() : ErrnoStatus(errno, "eventfd");
   }
@@ -70,19 +60,19 @@ class End {
   }
   // OK: by a signal.
   Status Await() {
-    pollfd waits[] = {{signals_.get(), POLLIN, 0}, {failed_.get(), POLLIN, 0}};
+    pollfd waits[] = {{signals_->fd(), POLLIN, 0}, {failed_.get(), POLLIN, 0}};
     for (;;) {
       if (poll(waits, 2, -1) < 0) continue;
       if (waits[1].revents != 0) break;
-      signalfd_siginfo info{};
-      if (read(signals_.get(), &info, sizeof info) == sizeof info && info.ssi_signo != SIGHUP) break;
+      if (signals_->Read() != 0) break;
     }
     std::lock_guard lock(mutex_);
     return why_;
   }
 
  private:
-  Fd signals_, failed_;
+  std::optional<EndSignals> signals_;
+  Fd failed_;
   std::mutex mutex_;
   Status why_;
 };
@@ -231,17 +221,9 @@ Status Serve(const SchedulerConfig& config) {
 int Main(const std::vector<std::string>& arguments) {
   SchedulerConfig config;
   const ConfigOutcome outcome = ParseConfig(arguments, &config);
-  if (outcome.done) {
-    std::fprintf(outcome.exit_code == 0 ? stdout : stderr, "%s%s", outcome.text.c_str(),
-                 outcome.exit_code == 0 ? "" : "\n");
-    return outcome.exit_code;
-  }
-  SetLogLevel(config.log_level);
-  gpr_set_log_function(LogForGrpc);
-  const Status served = Serve(config);
+  if (outcome.done) return PrintOutcome(outcome);
+  const Status served = RunDaemon("schedd", config.log_level, [&config] { return Serve(config); });
   if (served.ok()) return 0;
-  Log(LogLevel::kError, "schedd", "cannot go on",
-      {{"code", StatusCodeName(served.code())}, {"why", std::string(served.message())}});
   return IsFencedOff(served) ? kExitFencedOff : 1;
 }
 

@@ -35,6 +35,22 @@ v1::RunRequest RunOf(const Cluster& cluster, const Order& order) {
   return request;
 }
 
+// What lives of it where it is to come back was given up.
+Step EndStep(const Order& order) {
+  return {order.target, For<v1::CancelRequest>(order), "end", true, false, true};
+}
+
+std::vector<Step> RunSteps(const Cluster& cluster, const Order& order) {
+  std::vector<Step> steps;
+  if (cluster.Find(order.job)->restarts > 0) {
+    steps.push_back(EndStep(order));
+    // Its record would keep it out as another job of its name. No image that can be read is left by now.
+    steps.push_back({order.target, For<v1::RemoveRequest>(order), "remove", true, false, true});
+  }
+  steps.push_back({order.target, RunOf(cluster, order), "", false});
+  return steps;
+}
+
 Step PauseStep(const Cluster& cluster, const Order& order) {
   if (PausesAsImage(cluster, order)) {
     auto request = For<v1::CheckpointRequest>(order);
@@ -56,15 +72,16 @@ Step MoveStep(const Order& order, const StepSettings& settings) {
 }
 
 std::vector<Step> RestoreSteps(const Order& order, const StepSettings& settings) {
-  std::vector<Step> steps;
-  if (order.node != order.target) {
+  std::vector<Step> steps = {EndStep(order)};
+  const bool elsewhere = order.node != order.target;
+  if (elsewhere) {
     auto copy = For<v1::CopyImageRequest>(order);
     copy.set_node(settings.peer_address(order.target));
     steps.push_back({order.node, copy, "copy", false, true});
   }
   auto restore = For<v1::RestoreRequest>(order);
   SetGpus(order, &restore);
-  steps.push_back({order.target, restore, "", false, steps.empty()});
+  steps.push_back({order.target, restore, "", false, !elsewhere});
   return steps;
 }
 
@@ -102,7 +119,7 @@ std::vector<Step> StepsOf(const Cluster& cluster, const Order& order, const Step
   if (!cluster.FindOrder(order.number)) return {};
   switch (order.kind) {
     case OrderKind::kRun:
-      return {{order.target, RunOf(cluster, order), "", false, cluster.Find(order.job)->restarts > 0}};
+      return RunSteps(cluster, order);
     case OrderKind::kPause:
       return {PauseStep(cluster, order)};
     case OrderKind::kResume: {

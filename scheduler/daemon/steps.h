@@ -18,7 +18,8 @@ struct Step {
   AgentRequest request;
   std::string key;        // of this step, within the order; "": its main one
   bool may_fail = false;  // what it does was done before, or is not missed
-  bool comes = false;     // of the first by which the job comes to its order's target, from elsewhere or anew
+  bool comes = false;     // of the first by which the job comes to its order's target from elsewhere
+  bool clears = false;  // what was given up of the job there; nothing is done to somebody else's of its name
 };
 
 struct StepSettings {
