@@ -13,12 +13,17 @@
 namespace stasis {
 namespace {
 
+void NoteDamage(const std::string& name, const Status& status, Context& context) {
+  const std::string remedy = RemedyOfDamage(name, status);
+  context.reporter.Note(status.ToString() + (remedy.empty() ? "" : "; " + remedy));
+}
+
 void ReadJob(const std::string& name, Context& context, std::vector<v1::Job>* jobs) {
   Result<JobFacts> job = ReadJobFacts(context.folders, name);
   if (job.ok()) {
     jobs->push_back(PictureOfJob(context.folders, *job, DeriveJobView(job->ranks)));
   } else if (job.status().code() != StatusCode::kNotFound) {
-    context.reporter.Note(job.status().ToString());
+    NoteDamage(name, job.status(), context);
   }
 }
 
@@ -29,8 +34,7 @@ void ReadTask(const std::string& name, Context& context, std::vector<v1::Job>* j
     jobs->push_back(PictureOfTask(paths, *facts, DeriveCondition(*facts)));
   } else if (facts.status().code() != StatusCode::kNotFound) {
     // Not being made or removed at this moment, but somebody else's, or damaged.
-    const std::string remedy = RemedyOfFacts(paths, facts.status());
-    context.reporter.Note(facts.status().ToString() + (remedy.empty() ? "" : "; " + remedy));
+    NoteDamage(name, facts.status(), context);
   }
 }
 

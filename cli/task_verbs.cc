@@ -56,7 +56,9 @@ int FailRank(const Status& alone, const Json& task, const Options& options, Cont
 }
 
 int FailUnknown(const Status& status, const Options& options, Context& context) {
-  const std::string remedy = RemedyOfFacts(TaskPaths(context.folders, options.name), status);
+  const bool unknown = status.code() == StatusCode::kNotFound;
+  const std::string remedy =
+      unknown ? "`stasis ps --all` lists the tasks" : RemedyOfDamage(options.name, status);
   return context.reporter.FailWith(FailureJson(options.verb, status, remedy));
 }
 

@@ -67,7 +67,7 @@ Json GhostKind::Carry(OperationContext& context) {
   if (!IsJob(site_.folders, context.job())) return CarryTask(context, *ask, false);
   Result<Json> before = JobBefore(site_.folders, context.job());
   Status kept = before.ok() ? context.Remember(*before) : before.status();
-  return kept.ok() ? CarryJob(context, *ask) : Failed(kept);
+  return kept.ok() ? CarryJob(context, *ask) : Failed(kept, RemedyOfDamage(context.job(), kept));
 }
 
 Json GhostKind::Recover(OperationContext& context) {
@@ -89,7 +89,8 @@ Status GhostKind::CheckTask(const TaskPaths& paths, const GhostAsk& ask, bool ag
                             std::string* remedy) const {
   Result<TaskFacts> facts = ReadTaskFacts(paths);
   if (!facts.ok()) {
-    *remedy = RemedyOfFacts(paths, facts.status());
+    if (facts.status().code() == StatusCode::kNotFound) *remedy = "`stasis ps --all` lists the tasks";
+    *remedy += RemedyOfDamage(paths.name, facts.status());
     return facts.status();
   }
   if (Status alone = RefuseRank(paths, facts->task, JobVerbName(verb_)); !alone.ok()) {

@@ -355,9 +355,7 @@ Status MigrationRun::CheckInterrupt() {
 }
 
 Json MigrationRun::Failed(const Status& status, const std::string& left) const {
-  const bool damaged = status.code() == StatusCode::kCorrupt;
-  const TaskPaths paths(options_.site.folders, context_.job());
-  Json result = FailureJson("migrate", status, damaged ? RemedyOfFacts(paths, status) : "");
+  Json result = FailureJson("migrate", status, RemedyOfDamage(context_.job(), status));
   result["left"] = left;
   return result;
 }

@@ -105,7 +105,9 @@ Result<Removed> Explained(Status status, Removed removed, std::string* remedy) {
 
 Result<Removed> RemoveJob(const std::string& name, bool images, const Folders& folders, std::string* remedy) {
   ASSIGN_OR_RETURN(Fd lock, LockJob(folders.run, name));
-  ASSIGN_OR_RETURN(JobFacts job, ReadJobFacts(folders, name));
+  Result<JobFacts> read = ReadJobFacts(folders, name);
+  *remedy = RemedyOfDamage(name, read.status());
+  ASSIGN_OR_RETURN(JobFacts job, std::move(read));
   JobView view = DeriveJobView(job.ranks);
   if (view.live) return RefuseLive(name, view.text, remedy);
   ASSIGN_OR_RETURN(std::vector<std::string> list, ListJobImageIds(folders.state, name));
@@ -143,7 +145,7 @@ Result<Removed> RemoveByName(const std::string& name, bool images, const Folders
       !facts.ok() && facts.status().code() == StatusCode::kNotFound &&
       (Exists(paths.folder) || (images && (Exists(paths.old_images) || HasStoredImages(paths, folders))));
   if (!facts.ok() && !left_over) {
-    *remedy = RemedyOfFacts(paths, facts.status());
+    *remedy = RemedyOfDamage(name, facts.status());
     return facts.status();
   }
   if (facts.ok()) RETURN_IF_ERROR(RefuseRankOfJob(paths, *facts, folders, remedy));

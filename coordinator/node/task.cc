@@ -148,19 +148,19 @@ Result<TaskFacts> ReadTaskFacts(const TaskPaths& paths) {
   return facts;
 }
 
-std::string RemedyOfFacts(const TaskPaths& paths, const Status& failed) {
-  if (failed.code() == StatusCode::kNotFound) return "`stasis ps --all` lists the tasks";
+std::string RemedyOfDamage(const std::string& name, const Status& failed) {
   if (failed.code() != StatusCode::kCorrupt) return "";
   const std::pair<const char*, std::string> remedies[] = {
-      {"status.json",
+      {"/status.json",
        "remove that file: it is what the task's ghost reports, and is written again at the next verb"},
-      {"exit.json",
+      {"/exit.json",
        "remove that file: how the task has ended is not known any more, and it counts as killed"},
-      {"process.json", "when no process of the task lives, remove that file: `stasis restore " + paths.name +
-                           "` then brings the task back from its last image"},
-      {"task.json", "put that file back from a copy; the task's images are not touched: `stasis images ls`"}};
+      {"/process.json", "when no process of the task lives, remove that file: `stasis restore " + name +
+                            "` then brings the task back from its last image"},
+      {"/task.json",
+       "put that file back from a copy; the task's images are not touched: `stasis images ls`"}};
   for (const auto& [file, remedy] : remedies)
-    if (failed.message().find(paths.File(file)) != std::string_view::npos) return remedy;
+    if (failed.message().find(file) != std::string_view::npos) return remedy;
   return "";
 }
 

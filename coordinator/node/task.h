@@ -49,8 +49,9 @@ TaskView DeriveCondition(const TaskFacts& facts);
 
 // kNotFound: no such task. kCorrupt names the file.
 Result<TaskFacts> ReadTaskFacts(const TaskPaths& paths);
-// What helps where ReadTaskFacts() has answered `failed`; "": nothing is known.
-std::string RemedyOfFacts(const TaskPaths& paths, const Status& failed);
+// What helps where a file of a task of `name`, a task or a job, was found damaged; "": `failed` is something
+// else.
+std::string RemedyOfDamage(const std::string& name, const Status& failed);
 
 // The process that process.json names; pid 0 where it names none.
 ProcessIdentity IdentityOf(const Json& process);
