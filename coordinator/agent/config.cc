@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <sstream>
 
 #include "coordinator/node/values.h"
 
@@ -15,7 +14,6 @@
 namespace stasis {
 namespace {
 
-constexpr int kExitUsage = 2;
 constexpr size_t kMaxNodeName = 253;
 
 constexpr char kAbout[] =
@@ -128,19 +126,7 @@ ConfigOutcome ParseConfig(const std::vector<std::string>& arguments, const Folde
   config->tls = TlsFromEnvironment();
   Texts texts;
   AddOptions(app, texts, *config);
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI::App::parse wants them
-  std::ostringstream out, errors;
-  try {
-    app.parse(reversed);
-  } catch (const CLI::Success& help) {
-    app.exit(help, out, errors);
-    return {true, 0, out.str()};
-  } catch (const CLI::ParseError& error) {
-    return {true, kExitUsage, std::string(error.what()) + " (`stasisd --help` explains)"};
-  }
-  Status good = Interpret(texts, folders, config);
-  if (!good.ok()) return {true, kExitUsage, std::string(good.message()) + " (`stasisd --help` explains)"};
-  return {};
+  return ParseCommandLine(app, arguments, [&] { return Interpret(texts, folders, config); });
 }
 
 void VisitCommandLine(const std::function<void(const CLI::App&)>& visit) {

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log/log.h"
 #include "coordinator/node/layout.h"
+#include "proto/rpc/daemon.h"
 #include "proto/rpc/endpoint.h"
 
 namespace CLI {
@@ -29,11 +30,6 @@ struct AgentConfig {
   Duration patience{};  // of a shutdown, for operations that run
 };
 
-struct ConfigOutcome {
-  bool done = false;  // nothing is to be started
-  int exit_code = 0;
-  std::string text;  // to be printed: help, or what is wrong
-};
 // `folders` are for what is not given.
 ConfigOutcome ParseConfig(const std::vector<std::string>& arguments, const Folders& folders,
                           AgentConfig* config);

@@ -1,11 +1,5 @@
 // stasisd: the agent of a node. Parses, starts it, waits for a signal, ends it.
-#include <grpc/support/log.h>
-#include <sys/signalfd.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <csignal>
-#include <cstdio>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,36 +8,10 @@
 #include "base/unix_socket.h"
 #include "coordinator/agent/agent.h"
 #include "coordinator/agent/config.h"
+#include "proto/rpc/daemon.h"
 
 namespace stasis {
 namespace {
-
-// What gRPC has to say goes where everything does.
-void LogForGrpc(gpr_log_func_args* arguments) {
-  LogLevel level = arguments->severity == GPR_LOG_SEVERITY_ERROR ? LogLevel::kWarning : LogLevel::kDebug;
-  Log(level, "grpc", arguments->message);
-}
-
-// The signals that end the agent, and SIGHUP, which does not, taken by a descriptor from here on; in all
-// threads made later, too. Ignored they would be by the programs of jobs as well.
-Result<Fd> TakeSignals() {
-  sigset_t set;
-  sigemptyset(&set);
-  for (int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, signal);
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);
-  Fd fd(signalfd(-1, &set, SFD_CLOEXEC));
-  if (!fd.valid()) return ErrnoStatus(errno, "signalfd");
-  return fd;
-}
-
-int AwaitSignal(const Fd& signals) {
-  signalfd_siginfo info{};
-  for (;;) {
-    ssize_t got = read(signals.get(), &info, sizeof info);
-    if (got == sizeof info && info.ssi_signo != SIGHUP) return static_cast<int>(info.ssi_signo);
-  }
-}
 
 Site FindSite() {
   OwnFiles files = FindOwnFiles();
@@ -52,7 +20,7 @@ Site FindSite() {
 }
 
 Status Serve(const AgentConfig& config, const Site& site) {
-  ASSIGN_OR_RETURN(Fd signals, TakeSignals());
+  ASSIGN_OR_RETURN(const EndSignals signals, EndSignals::Take());
   ASSIGN_OR_RETURN(std::unique_ptr<Agent> agent, Agent::Start(config, site));
   Json listens = Json::array();
   for (const Endpoint& endpoint : agent->endpoints()) listens.push_back(endpoint.Target());
@@ -60,7 +28,8 @@ Status Serve(const AgentConfig& config, const Site& site) {
   if (!agent->metrics_address().empty()) facts["metrics"] = agent->metrics_address();
   Log(LogLevel::kInfo, "agent", "ready", facts);
   TellServiceManager("READY=1");
-  int signal = AwaitSignal(signals);
+  int signal = 0;
+  while (signal == 0) signal = signals.Read();
   Log(LogLevel::kInfo, "agent", "ending", {{"signal", signal}});
   TellServiceManager("STOPPING=1");
   agent->Stop();
@@ -73,19 +42,12 @@ int Main(const std::vector<std::string>& arguments) {
   Site site = FindSite();
   AgentConfig config;
   ConfigOutcome outcome = ParseConfig(arguments, site.folders, &config);
-  if (outcome.done) {
-    std::fprintf(outcome.exit_code == 0 ? stdout : stderr, "%s%s", outcome.text.c_str(),
-                 outcome.exit_code == 0 ? "" : "\n");
-    return outcome.exit_code;
-  }
-  SetLogLevel(config.log_level);
-  gpr_set_log_function(LogForGrpc);
-  Status served = CheckRunFolder(site.folders.run);
-  if (served.ok()) served = Serve(config, site);
-  if (served.ok()) return 0;
-  Log(LogLevel::kError, "agent", "cannot go on",
-      {{"code", StatusCodeName(served.code())}, {"why", std::string(served.message())}});
-  return 1;
+  if (outcome.done) return PrintOutcome(outcome);
+  const Status served = RunDaemon("agent", config.log_level, [&]() -> Status {
+    RETURN_IF_ERROR(CheckRunFolder(site.folders.run));
+    return Serve(config, site);
+  });
+  return served.ok() ? 0 : 1;
 }
 
 }  // namespace
