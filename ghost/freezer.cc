@@ -235,16 +235,23 @@ Result<Frozen> FreezeTree(pid_t root, const std::string& name, const Deadline& d
   return first;
 }
 
-bool IsFrozenTree(pid_t root, const std::string& name) {
+Frozen FindFrozenTree(pid_t root, const std::string& name) {
   const CgroupMounts mounts = FindCgroupMounts();
+  const std::string own = OwnFolder(name, root);
   for (FreezeKind kind : {FreezeKind::kCgroupV2, FreezeKind::kCgroupV1}) {
     const std::string& mount = kind == FreezeKind::kCgroupV2 ? mounts.v2 : mounts.v1;
     if (mount.empty()) continue;
     Result<std::string> cgroup = CgroupOf(root, kind);
-    if (cgroup.ok() && cgroup->ends_with(OwnFolder(name, root)) && IsFrozenIn(mount + *cgroup, kind))
-      return true;
+    if (!cgroup.ok() || !cgroup->ends_with(own)) continue;
+    const std::string folder = mount + *cgroup;
+    return {kind, folder, folder.substr(0, folder.size() - own.size()), root, false};
   }
-  return false;
+  return {};
+}
+
+bool IsFrozenTree(pid_t root, const std::string& name) {
+  const Frozen frozen = FindFrozenTree(root, name);
+  return frozen.kind != FreezeKind::kNone && IsFrozenIn(frozen.folder, frozen.kind);
 }
 
 Status ThawTree(const Frozen& frozen, const Deadline& deadline) {

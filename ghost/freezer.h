@@ -42,6 +42,9 @@ Result<Frozen> FreezeTree(pid_t root, const std::string& name, const Deadline& d
 // Whether `root` is in a cgroup in which FreezeTree() with that name has frozen it, whoever called it. Not
 // known, and so false, of one that was stopped by signals.
 bool IsFrozenTree(pid_t root, const std::string& name);
+// The cgroup that `root` is in by a FreezeTree() with that name, whoever called it and whether it is frozen
+// now; kNone: none.
+Frozen FindFrozenTree(pid_t root, const std::string& name);
 // Sets it free and puts every process back where it was. OK when the tree is gone. Idempotent.
 Status ThawTree(const Frozen& frozen, const Deadline& deadline);
 

@@ -95,6 +95,24 @@ TEST_P(FreezerTest, ATreeTellsThatItIsFrozen) {
   EXPECT_FALSE(IsFrozenTree(tree.root(), "test"));
 }
 
+// As after a ghost that was killed: nothing is known but the tree.
+TEST_P(FreezerTest, WhatSomebodyElseHasFrozenIsFoundAndTakenAway) {
+  Tree tree;
+  Deadline deadline = Deadline::After(std::chrono::seconds(20));
+  EXPECT_EQ(FindFrozenTree(tree.root(), "test").kind, FreezeKind::kNone);
+  Result<Frozen> frozen = FreezeTree(tree.root(), "test", deadline, {GetParam(), FreezeKind::kSigstop});
+  ASSERT_OK(frozen.status());
+  EXPECT_EQ(FindFrozenTree(tree.root(), "other").kind, FreezeKind::kNone);
+  const Frozen found = FindFrozenTree(tree.root(), "test");
+  const bool by_cgroup = frozen->kind != FreezeKind::kSigstop;
+  EXPECT_EQ(found.kind, by_cgroup ? frozen->kind : FreezeKind::kNone);
+  EXPECT_EQ(found.folder, frozen->folder);
+  EXPECT_EQ(found.home, frozen->home);
+  ASSERT_OK(ThawTree(by_cgroup ? found : *frozen, deadline));
+  EXPECT_TRUE(found.folder.empty() || !Exists(found.folder));
+  EXPECT_TRUE(tree.Moves());
+}
+
 TEST_P(FreezerTest, AKilledTreeCanBeThawed) {
   Tree tree;
   Deadline deadline = Deadline::After(std::chrono::seconds(20));

@@ -197,10 +197,11 @@ Status Job::Begin(std::vector<Step>* plan) {
   }
   // What forbids it is found before anything is touched.
   if (phase_ == Phase::kRunning && request.verb != Verb::kRestore) RETURN_IF_ERROR(CheckNotStranded());
-  // What runs need not be asked in order to refuse to resume it.
-  const bool asks = request.verb != Verb::kResume || record().state != "running";
-  if (phase_ == Phase::kRunning && asks && request.verb != Verb::kRestore) {
-    RETURN_IF_ERROR(ConnectMembers());
+  if (phase_ == Phase::kRunning && request.verb != Verb::kRestore) {
+    Status connected = ConnectMembers();
+    // Whatever else there is to say of what runs, it is not to be resumed.
+    if (!connected.ok() && (request.verb != Verb::kResume || stranded_)) return connected;
+    if (!connected.ok()) op_.answer.remedy.clear();
   }
   switch (request.verb) {
     case Verb::kPause:

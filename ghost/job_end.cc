@@ -59,6 +59,8 @@ Status Job::CancelTask() {
   if (phase_ == Phase::kAbsent) {
     return Status(StatusCode::kFailedPrecondition, "task " + config_.name + " has ended");
   }
+  // One that is gone may have left it in a cgroup, which would be there for ever.
+  if (frozen_.kind == FreezeKind::kNone) frozen_ = FindFrozenTree(process_.init_pid, config_.name);
   RETURN_IF_ERROR(ThawTree(frozen_, Deadline::After(kThawTime)));
   frozen_ = Frozen();
   RETURN_IF_ERROR(EndTask(op_.request.grace));

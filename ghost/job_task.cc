@@ -176,7 +176,8 @@ Status Job::ConnectMembers() {
     if (!member.ok() && (member.status().code() == StatusCode::kUnavailable || HasEnded(socket.pid)))
       continue;
     RETURN_IF_ERROR(member.status());
-    if ((*member)->hello().state == TaskState::kReleased) return Stranded();
+    // One that stands still, and with all that it had, was told to wait for a ghost that follows.
+    if ((*member)->hello().state != TaskState::kRunning) return Stranded();
     RETURN_IF_ERROR(CheckCarriable(**member, StrategyOf(**member), TaskState::kRunning));
     HeldMember held;
     held.nspid = (*member)->nspid();

@@ -2,12 +2,15 @@
 and what helps, none makes an image of what is left, and it comes back from the last one."""
 
 import contextlib
+import glob
 import os
 import select
 import signal
 import subprocess
+import time
 import unittest
 
+import hung
 from softgpu import die_with_parent
 from stasis_job import Site, built
 from stasis_ranks import GhostLog
@@ -46,7 +49,7 @@ class Stranded(unittest.TestCase):
         return next(task["state"] for task in self.site.tasks() if task["name"] == job.name)
 
     def check(self, job):
-        images = self.site.image_names(job.name)
+        images, process = self.site.image_names(job.name), job.process()
         for verb in ("resume", "pause", "checkpoint"):
             status, answer = job.refused(verb)
             self.assertEqual((status, answer["code"], answer["left"]), (4, "FAILED_PRECONDITION", "unchanged"), answer)
@@ -55,6 +58,7 @@ class Stranded(unittest.TestCase):
             self.assertIn(self.state(job), ("paused", "stranded"))
         self.assertEqual(self.site.image_names(job.name), images)
         job.verb("cancel", "--grace", "1ms")
+        self.assertEqual(glob.glob(f"/sys/fs/cgroup/**/stasis-{job.name}-{process['init_pid']}", recursive=True), [])
         job.verb("restore", "--detach")
         self.site.hurry()
         self.assertEqual(job.wait(), 0)
@@ -83,6 +87,46 @@ class Stranded(unittest.TestCase):
             self.assertTrue(log.wait_for("step dump in phase deaf", 60))
             self.kill_ghosts(job)
         self.check(job)
+
+    def test_one_of_which_nobody_has_written_down_that_it_stands_still(self):
+        job = self.start()
+        self.stop_in("release-after", "pause", job, STASIS_GHOST_FAULT="release-after:stop")
+        self.assertEqual(self.state(job), "running")
+        self.check(job)
+
+    def stop_in(self, point, verb, job, **extra):
+        """The ghost stands still there, and is killed."""
+        with subprocess.Popen([built("bin/stasis"), verb, job.name], env=self.site.env(**extra), stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=die_with_parent) as command:
+            give_up = time.monotonic() + 60
+            while not self.stopped_ghost(job):
+                self.assertLess(time.monotonic(), give_up, point)
+                time.sleep(0.01)  # only a parent is told
+            self.kill_ghosts(job)
+            self.assertNotEqual(command.wait(60), 0)
+
+    def stopped_ghost(self, job):
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            command = hung.read(f"/proc/{pid}/cmdline")
+            if "stasis-ghost" in command and self.site.state in command and f"--task {job.name} " in command + " ":
+                if hung.read(f"/proc/{pid}/stat").rpartition(")")[2].split()[:1] == ["T"]:
+                    return True
+        return False
+
+    def resume_until(self, point):
+        job = self.start()
+        job.verb("pause", STASIS_GHOST_FAULT=f"{point}:stop")
+        self.stop_in(point, "resume", job)
+        self.check(job)
+
+    def test_one_that_was_thawed_to_be_resumed(self):
+        self.resume_until("thaw-after")
+
+    def test_one_that_had_got_back_what_it_had(self):
+        self.resume_until("attach-after")
+
+    def test_one_that_only_had_to_be_let_go_on(self):
+        self.resume_until("rejoin-after")
 
 
 if __name__ == "__main__":
