@@ -1,10 +1,12 @@
 """The steps of the check. Each takes the place and the amount of work, and returns a sentence and details, or raises Failed or
 Absent."""
 
+import contextlib
 import json
 import os
 import re
 import shutil
+import signal
 import socket
 import statistics
 import subprocess
@@ -141,11 +143,17 @@ def driver_facts(place, work):
     return f"{sum(f['result'] == 'holds' for f in facts)} of {len(facts)} hold, all that are needed", details
 
 
+def reads(program):
+    """Options for what the sample reads: of the bundle where this is one, and not of where the sample was built."""
+    if program == "gpt_train":
+        return ["--text", os.path.join(ROOT, "LICENSE")]
+    data = os.path.join(ROOT, "data")
+    return ["--data", data] if program in ("mlp_train", "cnn_train") and os.path.isdir(data) else []
+
+
 def sample_command(place, sizes):
     program, *arguments = sizes[0 if place.soft else 1]
-    return [place.built("samples/" + program), *(argument.format(gpus=place.gpus) for argument in arguments),
-            *(["--data", os.path.join(ROOT, "data")] if program in ("mlp_train", "cnn_train") and os.path.isdir(os.path.join(ROOT, "data"))
-              else [])]
+    return [place.built("samples/" + program), *(argument.format(gpus=place.gpus) for argument in arguments), *reads(program)]
 
 
 def under_stasis(place, command, name, limit):
@@ -325,7 +333,8 @@ def drivers_own(place, work, mib):
         figures["restore"] += driver(pid, "restore", "unlock")
     finally:
         if pid:
-            subprocess.run(["kill", "-9", str(pid)], capture_output=True, check=False)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         if parent.poll() is None:
             parent.kill()
             parent.wait()

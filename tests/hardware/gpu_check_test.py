@@ -131,15 +131,20 @@ class Bundle(unittest.TestCase):
                 self.assertRegex(place, r"^\$ORIGIN(/\.\.)*(/libraries)?$", path)
         self.assertGreater(looked_at, 3)
 
-    def test_the_check_runs_from_it(self):
+    @unittest.skipUnless(os.geteuid() == 0, "only root can hide this tree")
+    def test_the_check_runs_from_it_where_this_tree_is_not(self):
         report = os.path.join(self.folder, "report.json")
         env = {name: value for name, value in os.environ.items() if not name.startswith("STASIS_")}
-        done = hung.run_within(240, [os.path.join(self.root, "scripts", "gpu_check.sh"), "--device", "softgpu", "--report", report, "--only",
-                                     "facts,symbols,demo by reconstruct"], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, text=True)
+        # The one may lie in the other.
+        hide = ["unshare", "--mount", "sh", "-c", 'for path in "$1" "$2"; do [ ! -d "$path" ] || mount -t tmpfs none "$path" || exit; done\n'
+                'shift 2; exec "$@"', "sh", ROOT, os.path.realpath(BUILD)]
+        steps = ["facts", "symbols", "samples", "demo by reconstruct", "pause and restore"]
+        done = hung.run_within(280, [*hide, os.path.join(self.root, "scripts", "gpu_check.sh"), "--device", "softgpu", "--report", report,
+                                     "--only", ",".join(steps)], env=env, cwd=self.folder, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.assertEqual(done.returncode, 0, done.stdout)
         with open(report, encoding="utf-8") as file:
-            self.assertEqual([row["status"] for row in json.load(file)["steps"]], ["pass"] * 3, done.stdout)
+            self.assertEqual([row["status"] for row in json.load(file)["steps"]], ["pass"] * len(steps), done.stdout)
 
 
 class Parts(unittest.TestCase):
