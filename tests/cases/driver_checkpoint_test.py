@@ -229,7 +229,9 @@ class Threads(SiteCase):
             job.verb("pause", *options)
             held = numbers()
             time.sleep(0.2)  # in which whoever could come past would
-            self.assertEqual(numbers(), held)
+            # Who was not frozen may have had a call behind it that it had not counted yet.
+            most = 1 if options else 0
+            self.assertLessEqual(max(now - then for now, then in zip(numbers(), held)), most)
             job.verb("resume")
         await_all_moving()
         self.touch(go)

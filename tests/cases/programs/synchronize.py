@@ -26,6 +26,7 @@ def main():
     busy, idle = device.stream(), device.stream()
     memory = device.alloc(CELLS * 4)
     device.set(memory, 1, CELLS * 4)
+    device.synchronize()  # the other streams wait for nobody
     event = ctypes.c_void_p()
     cuda.call("cuEventCreate", ctypes.byref(event), 2)  # CU_EVENT_DISABLE_TIMING
     ended = threading.Event()
