@@ -66,6 +66,9 @@ Operations::Kinds Agent::MakeOperationKinds() {
   options.set_schedule = [this](const std::string& job, const v1::Schedule& schedule, const Actor&) {
     return SetSchedule(job, schedule);
   };
+  options.taken_back = [registry = registry_.get()](const std::string& job) {
+    registry->SetMovedTo(job, "");
+  };
   MigrationOptions migration;
   migration.site = site_;
   migration.registry = registry_.get();

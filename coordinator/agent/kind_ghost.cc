@@ -4,6 +4,7 @@
 
 #include "base/files.h"
 #include "coordinator/job_result.h"
+#include "coordinator/moved_mark.h"
 #include "coordinator/node/ghost_client.h"
 #include "coordinator/node/job.h"
 
@@ -60,10 +61,36 @@ Json GhostKind::Failed(const Status& status, const std::string& remedy) const {
   return FailureJson(JobVerbName(verb_), status, remedy);
 }
 
+// Of what still lives here nobody knows yet whether it goes on here or there.
+Status GhostKind::TakeBack(const std::string& job) const {
+  std::vector<std::string> tasks = {job};
+  if (IsJob(site_.folders, job)) {
+    ASSIGN_OR_RETURN(const JobRecord record, ReadJobRecord(site_.folders.state, job));
+    tasks.clear();
+    for (int rank = 0; rank < record.ranks(); ++rank) tasks.push_back(record.TaskOf(rank));
+  }
+  for (const std::string& task : tasks) {
+    const Result<TaskFacts> facts = ReadTaskFacts(TaskPaths(site_.folders, task));
+    if (!facts.ok() && facts.status().code() != StatusCode::kNotFound) return facts.status();
+    if (!facts.ok()) continue;
+    const TaskCondition condition = DeriveCondition(*facts).condition;
+    if (IsLive(condition))
+      return Errorf(StatusCode::kFailedPrecondition, "%s lives: it is %s", task.c_str(),
+                    TaskConditionName(condition));
+  }
+  for (const std::string& task : tasks) RETURN_IF_ERROR(UnmarkMoved(TaskPaths(site_.folders, task).folder));
+  if (taken_back_) taken_back_(job);
+  return Status();
+}
+
 Json GhostKind::Carry(OperationContext& context) {
   Result<GhostAsk> ask = read_(context.request());
   if (!ask.ok()) return Failed(ask.status());
   if (Status named = CheckTaskName(context.job()); !named.ok()) return Failed(named);
+  if (ask->take_back) {
+    if (Status taken = TakeBack(context.job()); !taken.ok())
+      return Failed(taken, RemedyOfDamage(context.job(), taken));
+  }
   if (!IsJob(site_.folders, context.job())) return CarryTask(context, *ask, false);
   Result<Json> before = JobBefore(site_.folders, context.job());
   Status kept = before.ok() ? context.Remember(*before) : before.status();

@@ -17,19 +17,23 @@ namespace stasis {
 struct GhostAsk {
   Json task;  // docs/ghost-protocol.md, without "operation"
   JobRequest job;
+  bool take_back = false;  // what was handed over to another node does not run there any more
   bool only_jobs = false;  // an option is given that a task alone does not have
 };
 using ReadGhostAsk = std::function<Result<GhostAsk>(const std::string& request)>;
+// Called when a job that was handed over to another node is this one's again.
+using TakenBack = std::function<void(const std::string& job)>;
 
 class GhostKind final : public OperationKind {
  public:
-  GhostKind(JobRequest::Verb verb, Site site, ReadGhostAsk read)
-      : verb_(verb), site_(std::move(site)), read_(std::move(read)) {}
+  GhostKind(JobRequest::Verb verb, Site site, ReadGhostAsk read, TakenBack taken_back = {})
+      : verb_(verb), site_(std::move(site)), read_(std::move(read)), taken_back_(std::move(taken_back)) {}
   Json Carry(OperationContext& context) override;
   Json Recover(OperationContext& context) override;
   bool preempts() const override { return verb_ == JobRequest::Verb::kCancel; }
 
  private:
+  Status TakeBack(const std::string& job) const;
   Json CarryTask(OperationContext& context, const GhostAsk& ask, bool again);
   Json CarryJob(OperationContext& context, const GhostAsk& ask);
   Status CheckTask(const TaskPaths& paths, const GhostAsk& ask, bool again, std::string* remedy) const;
@@ -38,6 +42,7 @@ class GhostKind final : public OperationKind {
   const JobRequest::Verb verb_;
   const Site site_;
   const ReadGhostAsk read_;
+  const TakenBack taken_back_;
 };
 
 // A job's operation that is led from here; tells the context what it hears.

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include "base/files.h"
 #include "coordinator/agent/kinds.h"
 #include "coordinator/agent/live_operation.h"
 #include "coordinator/job_record.h"
+#include "coordinator/moved_mark.h"
 #include "coordinator/node/testing.h"
 #include "coordinator/testing.h"
 
@@ -63,6 +65,7 @@ class JobRecoveryTest : public testing::Test {
       ranks_.push_back(std::make_unique<FakeRank>(state_, site.folders.run, record_.TaskOf(rank)));
     KindOptions options;
     options.site = site;
+    options.taken_back = [this](const std::string& job) { taken_back_.push_back(job); };
     kinds_ = MakeKinds(std::move(options));
   }
 
@@ -95,6 +98,7 @@ class JobRecoveryTest : public testing::Test {
   std::string state_;
   JobRecord record_;
   std::vector<std::unique_ptr<FakeRank>> ranks_;
+  std::vector<std::string> taken_back_;
   Operations::Kinds kinds_;
 };
 
@@ -185,6 +189,28 @@ TEST_F(JobRecoveryTest, WhatHadNotBegunIsCarriedOut) {
   Json result = Recover("pause", v1::PauseRequest(), Json::object());
   EXPECT_EQ(result["ok"], true) << result.dump(2);
   ExpectAll("held");
+}
+
+TEST_F(JobRecoveryTest, WhatWasHandedOverComesBackOnlyWhereThatIsMeant) {
+  Stand({"absent", "absent", "absent"});
+  WriteImage("000001");
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const std::string folder = state_ + "/tasks/" + record_.TaskOf(rank);
+    ASSERT_TRUE(MakeFolders(folder).ok());
+    ASSERT_TRUE(MarkMoved(folder, "other").ok());
+  }
+  v1::RestoreRequest request;
+  request.set_job("job");
+  FakeContext refused("job", request.SerializeAsString());
+  Json result = kinds_.at("restore")->Carry(refused);
+  EXPECT_EQ(result["code"], "FAILED_PRECONDITION") << result.dump(2);
+  EXPECT_TRUE(taken_back_.empty());
+  request.set_take_back(true);
+  FakeContext meant("job", request.SerializeAsString());
+  result = kinds_.at("restore")->Carry(meant);
+  EXPECT_EQ(result.dump().find("handed over"), std::string::npos) << result.dump(2);
+  EXPECT_EQ(taken_back_, std::vector<std::string>{"job"});
+  for (int rank = 0; rank < kRanks; ++rank) EXPECT_EQ(MovedTo(state_ + "/tasks/" + record_.TaskOf(rank)), "");
 }
 
 TEST_F(JobRecoveryTest, MigrationsToOtherNodesNeedWhatCarriesThemOut) {

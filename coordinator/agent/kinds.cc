@@ -85,6 +85,7 @@ Result<GhostAsk> ReadRestore(const std::string& request) {
   SetGpus(message.gpus(), &ask);
   if (!message.image().empty()) ask.task["image"] = message.image();
   ask.job.image = message.image();
+  ask.take_back = message.take_back();
   return ask;
 }
 
@@ -171,7 +172,8 @@ Operations::Kinds MakeKinds(KindOptions options) {
   kinds["pause"] = std::make_unique<GhostKind>(Verb::kPause, site, ReadPause);
   kinds["resume"] = std::make_unique<GhostKind>(Verb::kResume, site, ReadResume);
   kinds["checkpoint"] = std::make_unique<GhostKind>(Verb::kCheckpoint, site, ReadCheckpoint);
-  kinds["restore"] = std::make_unique<GhostKind>(Verb::kRestore, site, ReadRestore);
+  kinds["restore"] =
+      std::make_unique<GhostKind>(Verb::kRestore, site, ReadRestore, std::move(options.taken_back));
   kinds["cancel"] = std::make_unique<GhostKind>(Verb::kCancel, site, ReadCancel);
   kinds["migrate"] = std::make_unique<MigrateKind>(site, std::move(options.node_migration));
   if (options.image_copy) kinds["copy"] = std::move(options.image_copy);

@@ -35,6 +35,9 @@ nlohmann::json Facts(const std::string& node, const std::string& job, const Stat
 Driver::Driver(SchedulerCore& core, Options options)
     : core_(core), options_(std::move(options)), images_(core, errands_, *this) {
   subscription_ = core_.Subscribe([this] { errands_.Wake(); });
+  // Nothing is concluded from what agents tell of a job before it is known what has become of its order.
+  for (const Order& order : core_.Ready())
+    StartJobErrand(order.job, [this, order] { Carry(order, /*begun=*/true); });
   std::vector<Cluster::Node> nodes;
   core_.Look([&](const Cluster& cluster) { nodes = cluster.nodes(); });
   for (const Cluster::Node& node : nodes) {
@@ -69,7 +72,8 @@ void Driver::Loop() {
     const uint64_t seen = errands_.changes();
     const Duration wait = core_.Tick();
     LeaveDrained();
-    for (const Order& order : core_.Ready()) StartJobErrand(order.job, [this, order] { Carry(order); });
+    for (const Order& order : core_.Ready())
+      StartJobErrand(order.job, [this, order] { Carry(order, /*begun=*/false); });
     errands_.AwaitChange(seen, std::min(wait, kForever));
   }
 }
@@ -143,13 +147,14 @@ bool Driver::Record(const Fact& fact) {
   }
 }
 
-void Driver::Carry(const Order& order) {
+// `begun`: an agent may have been asked for it before, and have done it.
+void Driver::Carry(const Order& order, bool begun) {
   const Alive alive = [this, number = order.number] {
     bool there = false;
     core_.Look([&](const Cluster& cluster) { there = cluster.FindOrder(number).has_value(); });
     return there;
   };
-  if (!alive() || ComesFromElsewhere(order, alive)) return;
+  if (!alive() || (!begun && ComesFromElsewhere(order, alive))) return;
   Log(LogLevel::kInfo, "driver", "order",
       {{"number", order.number},
        {"order", OrderKindName(order.kind)},

@@ -76,7 +76,7 @@ class Driver final : public Joining, public NodeKeeper::Host, private ImageKeepe
   void LeaveDrained();
   bool StartJobErrand(const std::string& job, std::function<void()> work);
 
-  void Carry(const Order& order);
+  void Carry(const Order& order, bool begun);
   bool ComesFromElsewhere(const Order& order, const Alive& alive);
   Status AwaitPeer(const std::string& node, const Alive& alive);
   Status CarryOut(const Order& order, const Alive& alive);

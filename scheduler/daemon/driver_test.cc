@@ -334,7 +334,10 @@ TEST_F(DriverTest, JobsOfALostNodeComeBackFromCopies) {
   agents_.SetDown(here, false);
   ASSERT_TRUE(agents_.Await([&] { return Reachable(here); }));
   EXPECT_FALSE(agents_.Lives(here, "j"));
-  EXPECT_THAT(agents_.Started(other), ElementsAre("cancel j", "restore j", "schedule j"));
+  // Its image may have been copied back by now.
+  std::vector<std::string> asked = agents_.Started(other);
+  std::erase(asked, "copy-image j");
+  EXPECT_THAT(asked, ElementsAre("cancel j", "restore j", "schedule j"));
 }
 
 TEST_F(DriverTest, WithoutACopyAJobOfALostNodeBeginsAnew) {

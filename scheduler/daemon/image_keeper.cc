@@ -147,9 +147,34 @@ int64_t ImageKeeper::NewestAt(const std::string& node, const std::string& job, c
   }
 }
 
+// Until all that are taken to be reached are, or are known not to be: a scheduler that has just started has
+// met none.
+void ImageKeeper::AwaitNodes(const Alive& alive) const {
+  const auto missing = [this] {
+    std::vector<std::string> nodes;
+    core_.Look([&](const Cluster& cluster) {
+      for (const Cluster::Node& node : cluster.nodes()) {
+        if (node.reachable) nodes.push_back(node.name);
+      }
+    });
+    return std::any_of(nodes.begin(), nodes.end(),
+                       [this](const std::string& node) { return host_.LinkOf(node) == nullptr; });
+  };
+  for (Duration wait = kFirstRetry; missing(); wait = std::min(wait * 2, kLastRetry)) {
+    if (!errands_.Wait(wait, [&] { return alive() && missing(); })) return;
+  }
+}
+
 std::string ImageKeeper::BetterNodeThan(const Order& order, const Alive& alive) const {
   const bool anew = order.kind == OrderKind::kRun;
   if (!anew && order.kind != OrderKind::kRestore) return "";
+  bool lost = false;
+  core_.Look([&](const Cluster& cluster) {
+    const Cluster::Entry* entry = cluster.Find(order.job);
+    lost = entry != nullptr && entry->lost;
+  });
+  if (!lost) return "";
+  AwaitNodes(alive);
   std::vector<std::string> nodes;
   const std::vector<std::pair<std::string, v1::Job>> pictures = host_.PicturesOf(order.job);
   core_.Look([&](const Cluster& cluster) {

@@ -63,6 +63,7 @@ class ImageKeeper {
              const std::string& image);
   void Again(const std::string& node, const std::string& job);
   std::string PartnerOf(const std::string& node, const std::string& job) const;
+  void AwaitNodes(const Alive& alive) const;
   int64_t NewestAt(const std::string& node, const std::string& job, const Alive& alive) const;
   void MakeRoom(const std::string& node, const std::string& job, int64_t life, const std::string& key,
                 const Alive& alive);
