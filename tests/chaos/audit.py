@@ -7,14 +7,12 @@ import os
 import re
 import time
 
-SECONDS = 20  # for what is on its way out
+SECONDS = 60  # for what is on its way out: an agent lets go of what came from one that says nothing any more
 # Of the agent and of the store itself.
 STATE_FILES = re.compile(r"(agent\.db(-wal|-shm)?|agent\.id|store/(format|locks|image-locks))$|.*\.lock$")
 RUN_FILES = re.compile(r"stasisd\.(sock|lock)|.*\.lock$")
-# Connections of clients and other agents come and go; what an agent was sent that was killed meanwhile is kept for a while, in
-# case that it comes back.
+# Connections of clients and other agents come and go.
 MAX_MORE = {"socket": 8}
-MAX_MORE_OF_STORE = 4
 LIST_TABLES = """
 import ctypes
 nft = ctypes.CDLL("libnftables.so.1")
@@ -85,14 +83,13 @@ class Audit:
             time.sleep(0.05)  # nothing tells when a process of nobody's has ended
         return found
 
-    def findings(self, abandoned=False):
-        """With nothing there of any job. `abandoned`: an agent was killed while it sent something, and the other one keeps what
-        has come of it for a while."""
+    def findings(self):
+        """With nothing there of any job."""
         found = []
         for check in (self.processes, self.device_memory, self.descriptors, self.store, self.run_files, self.mounted, self.tables,
                       self.cgroups):
             found += [f"{self.node.name}: {finding}" for finding in self.until(check)]
-        return [finding for finding in found if not (abandoned and "store/packs/" in finding)]
+        return found
 
     def processes(self):
         own = {self.node.keeper.pid, self.node.daemon.pid, self.node.stasisd.pid}
@@ -108,10 +105,7 @@ class Audit:
             self.new_agent()
             return []
         more = open_files(self.agent) - self.open_files
-        return [f"stasisd has {count} more of {kind}" for kind, count in more.items() if count > self.allowed(kind)]
-
-    def allowed(self, kind):
-        return MAX_MORE_OF_STORE if "/store/" in kind else MAX_MORE.get(kind, 0)
+        return [f"stasisd has {count} more of {kind}" for kind, count in more.items() if count > MAX_MORE.get(kind, 0)]
 
     def store(self):
         status, answer, stderr = self.node.stasis("images gc")

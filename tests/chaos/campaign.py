@@ -73,7 +73,6 @@ class World:
 
     def __enter__(self):
         self.usual = dict(USUAL)
-        self.abandoned = False  # an agent was killed while it had a part in a migration
         with contextlib.ExitStack() as stack:
             # One thread for all that strikes: what it starts ends with it.
             self.striker = stack.enter_context(concurrent.futures.ThreadPoolExecutor(1))
@@ -102,7 +101,7 @@ class World:
 
     def findings(self):
         self.settle()
-        return [finding for each in self.audits for finding in each.findings(self.abandoned)]
+        return [finding for each in self.audits for finding in each.findings()]
 
 
 class Outcome:
@@ -125,6 +124,7 @@ class Course:
         self.job = jobs.make(world.nodes, run.job, f"chaos{run.number}-{os.getpid()}", "left")
         self.began = time.monotonic()
         self.down = False  # between an image that has ended it and the restore
+        self.may_be_down = False  # the command that asked for that was killed, and the ghost goes on
         self.doomed = False  # since a device was lost, until it has come back from an image
 
     def say(self, text):
@@ -205,7 +205,7 @@ class Course:
             else:
                 outcome = self.by_command(verb, arguments, strike)
         self.doomed |= disturbed and strike.struck and (each.kind, each.what) in LOST_DEVICE
-        self.world.abandoned |= step == "migrate" and each.what in ("agent", "peer-agent") and strike.struck
+        self.may_be_down = step == "checkpoint --stop" and outcome.state == "lost"
         if outcome.state == "succeeded":
             self.down = step == "checkpoint --stop"
             if not disturbed or each.kind == "none":
@@ -287,6 +287,7 @@ class Course:
                 with contextlib.suppress(OperationFailed):
                     self.call("resume")
                 continue
+            self.down |= self.may_be_down and told.condition == CHECKPOINTED
             if not self.down and harmless(each) and not self.doomed:
                 raise AssertionError(f"{self.job.name} did not live through {each.text()}: {told}")
             how = "brought back"
@@ -329,7 +330,7 @@ class Course:
             if outcome.brought_back:
                 self.note_brought_back(each)
             if outcome.state != "succeeded":
-                self.check_failure(each, outcome, before)
+                self.check_failure(step, each, outcome, before)
                 break
         return self.bring_back(each)
 
@@ -341,7 +342,7 @@ class Course:
         self.job.brought_back()
         self.totals.outcome("brought back by the verb")
 
-    def check_failure(self, each, outcome, before):
+    def check_failure(self, step, each, outcome, before):
         """What has failed says what it has left, and that is so."""
         if outcome.state == "lost" or not harmless(each) or self.doomed:
             return
@@ -349,7 +350,9 @@ class Course:
             return
         if each.kind == "none":
             raise AssertionError(f"undisturbed: {outcome}")
-        if outcome.result.get("left") not in ("unchanged", "rolled-back"):
+        # What was paused before.
+        as_before = ("unchanged", "rolled-back", *(("paused",) if step == "resume" else ()))
+        if outcome.result.get("left") not in as_before:
             raise AssertionError(f"{each.text()}: {outcome}")
         if outcome.result.get("left") == "unchanged" and self.job.at != before:
             raise AssertionError(f"{each.text()}: {outcome}, and it is on {self.job.at}")
@@ -374,6 +377,10 @@ class Course:
 
     def check_end(self):
         status, printed = self.job.finish()
+        if status != 0 and self.doomed:
+            self.say("finds out at its end that its device was lost")
+            self.restore(self.find())
+            status, printed = self.job.finish()
         # What its driver says when the device goes is no result of it.
         lines = [line for line in printed if not line.startswith("softgpu[")]
         expected = self.job.expected()

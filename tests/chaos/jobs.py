@@ -4,6 +4,7 @@ import os
 import re
 import time
 
+import hung
 from moving_job import CONDITION, MovingJob, Sample
 from softgpu import Node
 
@@ -86,8 +87,17 @@ class ChaosJob(MovingJob):
         while self.printed() <= before:
             self.check_running()
             if time.monotonic() > give_up:
+                self.tell()
                 raise AssertionError(f"{self.name} on {self.at} lives and does nothing for {PROGRESS_SECONDS} s")
             time.sleep(0.1)  # nothing tells when a program without agent or ghost has printed
+
+    def tell(self):
+        """What its processes do, and what their ghosts have done last."""
+        node = self.nodes[self.at]
+        for task in self.tasks:
+            with open(os.path.join(node.task_folder(task), "ghost.log"), encoding="utf-8", errors="replace") as log:
+                print(f"--- ghost.log of {task}\n" + "".join(log.readlines()[-40:]), flush=True)
+            hung.tell(hung.descendants(node.process(task)["init_pid"]))
 
     def expected(self):
         return self.sample.expected()
