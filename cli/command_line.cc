@@ -412,7 +412,8 @@ CommandLine::Outcome CommandLine::Interpret() {
   for (auto [text, value] :
        {std::pair(&every_, &options_.every), std::pair(&mtbf_, &options_.mtbf),
         std::pair(&keep_every_, &options_.keep_every), std::pair(&backoff_, &options_.backoff),
-        std::pair(&estimate_, &options_.estimate), std::pair(&drain_wait_, &options_.drain_wait)}) {
+        std::pair(&estimate_, &options_.estimate), std::pair(&drain_wait_, &options_.drain_wait),
+        std::pair(&notice_, &options_.notice)}) {
     if (text->empty()) continue;
     Result<Duration> time = ParseLongDuration(*text);
     if (!time.ok()) return UsageError(std::string(time.status().message()));

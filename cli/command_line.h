@@ -54,7 +54,7 @@ class CommandLine {
   CLI::App app_;
   Options options_;
   std::string gpus_, deadline_, grace_, wait_low_, checkpoint_on_;  // as given, before they are understood
-  std::string every_, mtbf_, keep_every_, backoff_, estimate_, drain_wait_;
+  std::string every_, mtbf_, keep_every_, backoff_, estimate_, drain_wait_, notice_;
   std::string start_, end_, length_;
   bool clear_ = false;
 };

@@ -48,7 +48,8 @@ TEST(CommandLine, RunTakesTheRestAsItIs) {
 }
 
 TEST(CommandLine, RunThatIsStartedAgain) {
-  Options options = Parsed({"run", "--again", "--name", "t", "--checkpoint-on", "TERM,USR1", "--rm", "./train"});
+  Options options =
+      Parsed({"run", "--again", "--name", "t", "--checkpoint-on", "TERM,USR1", "--rm", "./train"});
   EXPECT_TRUE(options.again);
   EXPECT_TRUE(options.forget);
   EXPECT_EQ(options.checkpoint_on, std::vector<int>({SIGTERM, SIGUSR1}));

@@ -92,6 +92,7 @@ struct Options {
   std::string node_name;             // drain, undrain, maintenance
   std::string reason;                // drain
   std::optional<Duration> drain_wait;
+  std::optional<Duration> notice;  // drain
   int64_t start_ms = 0, end_ms = 0;  // maintenance; 0: none
   bool dry_run = false;              // defrag
   uint64_t after = 0;                // events

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 
 #include "cli/agent_stream.h"
 #include "cli/scheduler_verbs.h"
@@ -16,6 +17,32 @@ namespace {
 // With the widths of addresses and jobs.
 constexpr char kRow[] = "{:<20} {:<12} {:>7} {:>5}  {:<{}}  {:<{}}  {}\n";
 
+const char* SaveName(v1::SaveState state) {
+  switch (state) {
+    case v1::SAVE_STATE_WAITING:
+      return "waiting";
+    case v1::SAVE_STATE_SAVING:
+      return "saving";
+    case v1::SAVE_STATE_SAVED:
+      return "saved";
+    case v1::SAVE_STATE_UNSAVED:
+      return "unsaved";
+    default:
+      return "unknown";
+  }
+}
+
+Json DescribeSaves(const v1::ClusterNode& node) {
+  Json saves = Json::array();
+  for (const v1::NodeSave& save : node.saves()) {
+    saves.push_back({{"job", save.job()},
+                     {"state", SaveName(save.state())},
+                     {"text", save.text()},
+                     {"image_ms", save.image_ms()}});
+  }
+  return saves;
+}
+
 Json Describe(const v1::ClusterNode& node) {
   return {{"name", node.name()},
           {"address", node.address()},
@@ -26,7 +53,9 @@ Json Describe(const v1::ClusterNode& node) {
           {"reason", node.reason()},
           {"jobs", std::vector<std::string>(node.jobs().begin(), node.jobs().end())},
           {"maintenance_start_ms", node.maintenance_start_ms()},
-          {"maintenance_end_ms", node.maintenance_end_ms()}};
+          {"maintenance_end_ms", node.maintenance_end_ms()},
+          {"deadline_ms", node.deadline_ms()},
+          {"saves", DescribeSaves(node)}};
 }
 
 std::string StateText(const v1::ClusterNode& node) {
@@ -53,9 +82,20 @@ std::string WindowText(const v1::ClusterNode& node) {
          WhenText(node.maintenance_end_ms());
 }
 
+// "gone at 2026-12-24 18:00:00 (2 of 3 jobs saved)".
+std::string DeadlineText(const v1::ClusterNode& node) {
+  if (node.deadline_ms() == 0) return "";
+  const auto saved = std::count_if(node.saves().begin(), node.saves().end(),
+                                   [](const auto& save) { return save.state() == v1::SAVE_STATE_SAVED; });
+  return fmt::format("gone at {} ({} of {} job{} saved)", WhenText(node.deadline_ms()), saved,
+                     node.saves_size(), node.saves_size() == 1 ? "" : "s");
+}
+
 std::string RemarkText(const v1::ClusterNode& node) {
-  std::string window = WindowText(node), reason = Printable(node.reason());
-  return reason.empty() || window.empty() ? reason + window : reason + "; " + window;
+  std::string remarks;
+  for (const std::string& remark : {Printable(node.reason()), DeadlineText(node), WindowText(node)})
+    remarks += (remarks.empty() || remark.empty() ? "" : "; ") + remark;
+  return remarks;
 }
 
 int ReportNode(const v1::ClusterNode& node, Context& context, const std::string& text) {
@@ -109,8 +149,22 @@ Status LookAt(SchedulerClient& client, v1::ClusterNode* node) {
   return Status();
 }
 
-// Until nobody holds its devices. Whatever frees one is an event.
-Status AwaitEmpty(Context& context, Duration patience, v1::ClusterNode* node) {
+// Whether there is nothing more to wait for: nobody holds its devices, or where it will be gone it is known
+// of each job whether it is saved.
+bool IsLeft(const v1::ClusterNode& node) {
+  if (node.deadline_ms() == 0) return node.free() == node.devices();
+  return std::none_of(node.saves().begin(), node.saves().end(), [](const v1::NodeSave& save) {
+    return save.state() == v1::SAVE_STATE_WAITING || save.state() == v1::SAVE_STATE_SAVING;
+  });
+}
+
+std::string StillThere(const v1::ClusterNode& node) {
+  if (node.deadline_ms() != 0) return DeadlineText(node);
+  return fmt::format("{} of {} devices are held", node.devices() - node.free(), node.devices());
+}
+
+// Whatever frees a device or saves a job is an event.
+Status AwaitLeft(Context& context, Duration patience, v1::ClusterNode* node) {
   const Deadline deadline = Deadline::After(patience);
   ASSIGN_OR_RETURN(SchedulerClient client, SchedulerClient::Open(context.node));
   v1::EventsRequest request;
@@ -121,10 +175,9 @@ Status AwaitEmpty(Context& context, Duration patience, v1::ClusterNode* node) {
     pollfd wait = {stream.fd(), POLLIN, 0};
     if (poll(&wait, 1, deadline.PollTimeout()) < 0 && errno != EINTR) return ErrnoStatus(errno, "poll");
     if (!stream.Take(&ended).empty()) RETURN_IF_ERROR(LookAt(client, node));
-    if (node->free() == node->devices()) return Status();
+    if (IsLeft(*node)) return Status();
     if (deadline.Expired())
-      return Errorf(StatusCode::kTimeout, "%u of %u devices of %s are held", node->devices() - node->free(),
-                    node->devices(), node->name().c_str());
+      return Errorf(StatusCode::kTimeout, "%s: %s", node->name().c_str(), StillThere(*node).c_str());
   }
   if (!stream.status().ok()) return client.Explained(stream.status());
   return Status(StatusCode::kUnavailable, "the scheduler has ended the stream");
@@ -152,18 +205,41 @@ int NodesVerb(const Options&, Context& context) {
       });
 }
 
+namespace {
+
+// Of one that will be gone, with what has become of its jobs.
+std::string DrainedText(const v1::ClusterNode& node) {
+  std::string text = fmt::format("{} is {}; {} of {} devices are free", node.name(), StateText(node),
+                                 node.free(), node.devices());
+  if (node.deadline_ms() != 0) text += "; " + DeadlineText(node);
+  for (const v1::NodeSave& save : node.saves()) {
+    text += fmt::format("\n  {:<20} {}", Printable(save.job()), SaveName(save.state()));
+    if (!save.text().empty()) text += ": " + Printable(save.text());
+  }
+  return text;
+}
+
+bool AnyUnsaved(const v1::ClusterNode& node) {
+  return std::any_of(node.saves().begin(), node.saves().end(),
+                     [](const auto& save) { return save.state() == v1::SAVE_STATE_UNSAVED; });
+}
+
+}  // namespace
+
 int DrainVerb(const Options& options, Context& context) {
   v1::DrainRequest request;
   request.set_node(options.node_name);
   request.set_reason(options.reason);
+  if (options.notice)
+    request.set_notice_ms(static_cast<uint64_t>(
+        std::chrono::duration_cast<std::chrono::milliseconds>(*options.notice).count()));
   return AskScheduler(context, &v1::Scheduler::Stub::Drain, request, [&](const v1::ClusterNode& drained) {
     v1::ClusterNode node = drained;
-    const Status empty = options.drain_wait ? AwaitEmpty(context, *options.drain_wait, &node) : Status();
-    if (!empty.ok())
-      return context.reporter.Fail(empty, "it stays drained; `stasis nodes` shows what is there");
-    return ReportNode(node, context,
-                      fmt::format("{} is {}; {} of {} devices are free", node.name(), StateText(node),
-                                  node.free(), node.devices()));
+    const Status left = options.drain_wait ? AwaitLeft(context, *options.drain_wait, &node) : Status();
+    if (!left.ok())
+      return context.reporter.Fail(left, "it stays drained; `stasis nodes` shows what is there");
+    return context.reporter.DoneWith(AnyUnsaved(node) ? kExitState : kExitOk, {{"node", Describe(node)}},
+                                     DrainedText(node));
   });
 }
 

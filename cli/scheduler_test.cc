@@ -63,6 +63,13 @@ class FakeScheduler final : public v1::Scheduler::Service {
     Happen(kind, job.name());
   }
 
+  static v1::NodeSave* Save(v1::ClusterNode* of, const char* job, v1::SaveState state) {
+    v1::NodeSave* save = of->add_saves();
+    save->set_job(job);
+    save->set_state(state);
+    return save;
+  }
+
   grpc::Status Submit(Context* context, const v1::SubmitRequest* request, v1::QueuedJob* response) override {
     last.PackFrom(*request);
     if (!refusal.ok()) return ToRpcStatus(refusal, remedy, context);
@@ -111,6 +118,9 @@ class FakeScheduler final : public v1::Scheduler::Service {
     last.PackFrom(*request);
     *response = node;
     response->set_draining(true);
+    if (request->notice_ms() == 0) return grpc::Status::OK;
+    response->set_deadline_ms(1'800'000'000'000);
+    Save(response, "train", v1::SAVE_STATE_SAVING);
     return grpc::Status::OK;
   }
   grpc::Status Undrain(Context*, const v1::UndrainRequest* request, v1::ClusterNode* response) override {
@@ -410,6 +420,43 @@ TEST_F(SchedulerVerbs, TenantsAreListedAndSet) {
   EXPECT_EQ(Last<v1::SetTenantRequest>().name(), "blue");
 }
 
+TEST_F(SchedulerVerbs, WhatIsNotSavedFromANodeThatGoesIsTold) {
+  Options drain = Of("drain");
+  drain.node_name = "node-1";
+  drain.notice = std::chrono::seconds(90);
+  Outcome begun = Do(DrainVerb, drain);
+  EXPECT_EQ(Last<v1::DrainRequest>().notice_ms(), 90'000u);
+  EXPECT_EQ(begun.code, 0) << begun.out;
+  EXPECT_TRUE(Has(begun.out, "train                saving")) << begun.out;
+  drain.drain_wait = std::chrono::milliseconds(50);
+  drain.json = true;
+  Outcome late = Do(DrainVerb, drain);
+  EXPECT_EQ(late.code, ExitCodeOf(StatusCode::kTimeout));
+  EXPECT_TRUE(Has(late.document()["message"], "(0 of 1 job saved)")) << late.out;
+  // Nobody waits for devices that will be gone.
+  drain.drain_wait = std::chrono::minutes(1);
+  scheduler_.on_stream = [this] {
+    scheduler_.node.set_deadline_ms(1'800'000'000'000);
+    FakeScheduler::Save(&scheduler_.node, "train", v1::SAVE_STATE_SAVED);
+    scheduler_.Happen("saved", "train");
+  };
+  Outcome saved = Do(DrainVerb, drain);
+  EXPECT_EQ(saved.code, 0) << saved.out;
+  EXPECT_EQ(saved.document()["node"]["saves"][0]["state"], "saved");
+  EXPECT_EQ(saved.document()["node"]["deadline_ms"], 1'800'000'000'000);
+  v1::NodeSave* lost = FakeScheduler::Save(&scheduler_.node, "other", v1::SAVE_STATE_UNSAVED);
+  lost->set_text("others came first; its newest image elsewhere is 9 s old");
+  lost->set_image_ms(5000);
+  scheduler_.on_stream = [this] { scheduler_.Happen("unsaved", "other"); };
+  Outcome unsaved = Do(DrainVerb, drain);
+  EXPECT_EQ(unsaved.code, kExitState);
+  EXPECT_EQ(unsaved.document()["node"]["saves"][1]["image_ms"], 5000);
+  drain.json = false;
+  scheduler_.on_stream = [this] { scheduler_.Happen("unsaved", "other"); };
+  EXPECT_TRUE(Has(Do(DrainVerb, drain).out, "other                unsaved: others came first"));
+  EXPECT_TRUE(Has(Do(NodesVerb, Of("nodes")).out, "(1 of 2 jobs saved)"));
+}
+
 TEST_F(SchedulerVerbs, NodesAreListedDrainedAndMaintained) {
   Outcome list = Do(NodesVerb, Of("nodes"));
   EXPECT_TRUE(Has(list.out, "ready")) << list.out;
@@ -425,7 +472,7 @@ TEST_F(SchedulerVerbs, NodesAreListedDrainedAndMaintained) {
   drain.json = true;
   Outcome late = Do(DrainVerb, drain);
   EXPECT_EQ(late.code, ExitCodeOf(StatusCode::kTimeout));
-  EXPECT_TRUE(Has(late.document()["message"], "2 of 4 devices of node-1 are held"));
+  EXPECT_TRUE(Has(late.document()["message"], "node-1: 2 of 4 devices are held"));
   drain.drain_wait = std::chrono::minutes(1);
   scheduler_.on_stream = [this] {
     scheduler_.node.set_free(4);
@@ -537,6 +584,12 @@ TEST(SchedulerCommandLine, SubmitTakesAProgram) {
   EXPECT_EQ(options.program, std::vector<std::string>({"./train", "--gpus"}));
 }
 
+TEST(SchedulerCommandLine, DrainTakesATimeAfterWhichTheNodeIsGone) {
+  CommandLine line;
+  ASSERT_FALSE(line.Parse({"drain", "node-1", "--deadline", "90s"}).done);
+  EXPECT_EQ(*line.options().notice, std::chrono::seconds(90));
+}
+
 TEST(SchedulerCommandLine, WhatMakesNoSenseIsRefused) {
   const std::vector<std::vector<std::string>> bad = {
       {"submit"},
@@ -554,6 +607,8 @@ TEST(SchedulerCommandLine, WhatMakesNoSenseIsRefused) {
       {"tenants", "set", "red", "0"},
       {"tenants", "drop"},
       {"drain"},
+      {"drain", "n", "--deadline", "soon"},
+      {"drain", "n", "--deadline", "-1s"},
       {"defrag"},
       {"maintenance", "node-1"},
       {"maintenance", "node-1", "--clear", "--start", "now"},

@@ -116,6 +116,14 @@ class AgentClient final : public AgentLink {
     if (HasEnded(last)) return last;
     return Status(StatusCode::kUnavailable, "the agent ends before the operation");
   }
+  Status GiveUp(const std::string& operation) override {
+    v1::CancelOperationRequest request;
+    request.set_id(operation);
+    return Call<v1::Operation>(
+               kShort,
+               [&](auto* context, auto* reply) { return stub_->CancelOperation(context, request, reply); })
+        .status();
+  }
   Status SetSchedule(const v1::SetScheduleRequest& request) override {
     return Call<v1::Schedule>(
                kShort,

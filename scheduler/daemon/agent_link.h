@@ -40,6 +40,8 @@ class AgentLink {
   virtual Result<v1::Operation> Begin(const AgentRequest& request) = 0;
   // The operation when it has ended. kTimeout after some seconds: it goes on.
   virtual Result<v1::Operation> Await(const std::string& operation) = 0;
+  // Asks it to go back to where it began; returns at once. It may be too late, and it may hang all the same.
+  virtual Status GiveUp(const std::string& operation) = 0;
   virtual Status SetSchedule(const v1::SetScheduleRequest& request) = 0;
   virtual void Stop() = 0;
 };

@@ -46,8 +46,8 @@ Fact EndOf(const Cluster& cluster, const Cluster::Entry& entry, const std::strin
 }
 
 // A paused program is in the memory of a node that is to be empty.
-Conclusion LeaveDrained(const Cluster& cluster, const Cluster::Entry& entry, const std::string& node) {
-  if (!cluster.FindNode(node)->draining || !entry.orders.empty()) return {};
+Conclusion LeaveDrained(const Cluster& cluster, const Cluster::Entry& entry) {
+  if (!cluster.IsToLeave(entry) || !entry.orders.empty()) return {};
   v1::CheckpointRequest checkpoint;
   checkpoint.set_job(entry.request.name);
   checkpoint.set_stop(true);
@@ -76,7 +76,7 @@ Conclusion ConcludeHere(const Cluster& cluster, const Cluster::Entry& entry, con
       return {std::nullopt, AgentRequest(std::move(cancel)), false};
     }
     case v1::CONDITION_PAUSED: {
-      if (entry.where == Where::kPaused) return LeaveDrained(cluster, entry, node);
+      if (entry.where == Where::kPaused) return LeaveDrained(cluster, entry);
       v1::ResumeRequest resume;
       resume.set_job(name);
       return {std::nullopt, AgentRequest(std::move(resume)), false};

@@ -37,7 +37,7 @@ struct Texts {
   std::string web, metrics;
   bool web_clear = false;
   std::string lease = "15m", node_timeout = "30s", checkpoint_interval = "10m", settle = "1m",
-              image_wait = "10m", keep_ended = "7d", log_level = "info";
+              image_wait = "10m", pause_timeout = "5m", keep_ended = "7d", log_level = "info";
 };
 
 std::string Variable(const char* name) {
@@ -64,6 +64,12 @@ std::string RunFolder() {
 Result<Time> Milliseconds(const std::string& text) {
   ASSIGN_OR_RETURN(const Duration time, ParseLongDuration(text));
   return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
+}
+
+// "0": never, or not at all.
+Result<Time> MillisecondsOrNone(const std::string& text) {
+  if (text == "0") return Time{0};
+  return Milliseconds(text);
 }
 
 // The page has no TLS and asks nobody who he is.
@@ -102,15 +108,11 @@ Status Interpret(const Texts& texts, SchedulerConfig* config) {
   ASSIGN_OR_RETURN(config->lease, Milliseconds(texts.lease));
   ASSIGN_OR_RETURN(config->node_timeout, ParseDuration(texts.node_timeout));
   ASSIGN_OR_RETURN(config->settle, Milliseconds(texts.settle));
-  if (texts.image_wait != "0") {
-    ASSIGN_OR_RETURN(config->image_wait, Milliseconds(texts.image_wait));
-  } else {
-    config->image_wait = 0;
-  }
+  ASSIGN_OR_RETURN(config->image_wait, MillisecondsOrNone(texts.image_wait));
+  ASSIGN_OR_RETURN(config->pause_timeout, MillisecondsOrNone(texts.pause_timeout));
+  ASSIGN_OR_RETURN(config->checkpoint_interval, MillisecondsOrNone(texts.checkpoint_interval));
   ASSIGN_OR_RETURN(config->keep_ended, Milliseconds(texts.keep_ended));
   config->log_level = LogLevelByName(texts.log_level).value_or(LogLevel::kInfo);
-  if (texts.checkpoint_interval == "0") return Status();
-  ASSIGN_OR_RETURN(config->checkpoint_interval, Milliseconds(texts.checkpoint_interval));
   return Status();
 }
 
@@ -149,6 +151,10 @@ void AddOptions(CLI::App& app, Texts& texts, SchedulerConfig& config) {
   app.add_option("--image-wait", texts.image_wait,
                  "how long a job whose images are all on nodes that are not reached waits for them before it "
                  "begins anew (default 10m)")
+      ->type_name("TIME");
+  app.add_option("--pause-timeout", texts.pause_timeout,
+                 "how long a job may take to pause before it runs on and others are asked; 0: for ever "
+                 "(default 5m)")
       ->type_name("TIME");
   app.add_option("--settle", texts.settle,
                  "how long two jobs share devices before it is judged whether that pays (default 1m)")

@@ -29,6 +29,7 @@ struct SchedulerConfig {
   Time lease = 900 * kSecond;
   Duration node_timeout{};
   Time image_wait = 600 * kSecond;
+  Time pause_timeout = 300 * kSecond;  // 0: none
   Time settle = 60 * kSecond;
   Time keep_ended = 7 * 24 * 3600 * kSecond;
   uint64_t compact_after = 20000;

@@ -376,15 +376,17 @@ v1::NodesReply SchedulerCore::Nodes() const {
   return ViewsNow().Nodes();
 }
 
-Status SchedulerCore::SetDraining(const std::string& node, bool draining, const std::string& reason) {
+Status SchedulerCore::SetDraining(const std::string& node, bool draining, const std::string& reason,
+                                  Time deadline) {
   const Cluster::Node* known = cluster_.FindNode(node);
   if (known == nullptr) return Unknown("node", node);
-  return RecordLocked(NodeChanged{node, known->reachable, draining, reason});
+  return RecordLocked(NodeChanged{node, known->reachable, draining, reason, deadline});
 }
 
 Result<v1::ClusterNode> SchedulerCore::Drain(const v1::DrainRequest& request) {
   Lock lock(mutex_);
-  RETURN_IF_ERROR(SetDraining(request.node(), true, request.reason()));
+  const Time deadline = request.notice_ms() == 0 ? 0 : Now() + static_cast<Time>(request.notice_ms());
+  RETURN_IF_ERROR(SetDraining(request.node(), true, request.reason(), deadline));
   v1::ClusterNode told = ViewsNow().NodeOf(request.node());
   Tell(std::move(lock));
   return told;

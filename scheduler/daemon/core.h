@@ -118,7 +118,7 @@ class SchedulerCore {
   Status Decide();
   Status RecordLocked(const Fact& fact);
   void KeepMaintenance();
-  Status SetDraining(const std::string& node, bool draining, const std::string& reason);
+  Status SetDraining(const std::string& node, bool draining, const std::string& reason, Time deadline = 0);
   std::string NameFor(const std::string& program) const;
   Result<std::vector<Fact>> PlanMoves(const v1::DefragmentRequest& request, v1::DefragmentReply* reply) const;
   // Gives the lock back, then tells the watchers.

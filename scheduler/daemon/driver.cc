@@ -12,6 +12,8 @@ namespace {
 constexpr Duration kFirstRetry = std::chrono::milliseconds(100), kLastRetry = std::chrono::seconds(2);
 constexpr Duration kForever = std::chrono::hours(24);
 constexpr int kMostAttempts = 5;  // of an operation that was given up by somebody else
+// After something that could not be put right, doubled with each time.
+constexpr Duration kFirstRemedyRetry = std::chrono::seconds(2), kLastRemedyRetry = std::chrono::seconds(60);
 
 Status NotWanted() { return Status(StatusCode::kCancelled, "it is not wanted any more"); }
 
@@ -71,11 +73,26 @@ void Driver::Loop() {
     errands_.Reap();
     const uint64_t seen = errands_.changes();
     const Duration wait = core_.Tick();
+    HeedNotices();
     LeaveDrained();
+    const Duration again = PutRightAgain();
     for (const Order& order : core_.Ready())
       StartJobErrand(order.job, [this, order] { Carry(order, /*begun=*/false); });
-    errands_.AwaitChange(seen, std::min(wait, kForever));
+    errands_.AwaitChange(seen, std::min({wait, again, kForever}));
   }
+}
+
+// Copies on a node that will be gone are none.
+void Driver::HeedNotices() {
+  std::set<std::string> leaving;
+  core_.Look([&](const Cluster& cluster) {
+    for (const Cluster::Node& node : cluster.nodes()) {
+      if (node.deadline != 0) leaving.insert(node.name);
+    }
+  });
+  if (leaving == leaving_) return;
+  leaving_ = std::move(leaving);
+  images_.CopyAll();
 }
 
 // Who is paused on a node that is drained now has told nothing new.
@@ -136,6 +153,12 @@ v1::Change Driver::ChangeOf(const std::string& key) const {
   return change;
 }
 
+Time Driver::Now() const {
+  Time at = 0;
+  core_.LookNow([&](const Cluster&, Time now) { at = now; });
+  return at;
+}
+
 bool Driver::Record(const Fact& fact) {
   for (;;) {
     const Result<uint64_t> number = core_.Record(fact);
@@ -163,9 +186,11 @@ void Driver::Carry(const Order& order, bool begun) {
        {"target", order.target}});
   bool image = false;
   core_.Look([&](const Cluster& cluster) { image = PausesAsImage(cluster, order); });
-  const Status outcome = CarryOut(order, alive);
+  // For the devices of a node that is drained nobody waits, and how long a move takes goes by its size.
+  Patience patience{order.kind == OrderKind::kPause && !image ? options_.pause_timeout : 0};
+  const Status outcome = CarryOut(order, alive, &patience);
   if (outcome.code() == StatusCode::kCancelled && !errands_.Wait(Duration::zero(), alive)) return;
-  ReportEnd(order, outcome, image);
+  ReportEnd(order, outcome, image, patience.over);
 }
 
 // What its node's loss has left a job with may not be the best that there is.
@@ -177,7 +202,7 @@ bool Driver::ComesFromElsewhere(const Order& order, const Alive& alive) {
                         /*planned=*/true});
 }
 
-void Driver::ReportEnd(const Order& order, const Status& outcome, bool image) {
+void Driver::ReportEnd(const Order& order, const Status& outcome, bool image, bool late) {
   Log(outcome.ok() ? LogLevel::kInfo : LogLevel::kWarning, "driver", "order ended",
       {{"number", order.number}, {"job", order.job}, {"outcome", outcome.ToString()}});
   const bool comes = order.kind == OrderKind::kRun || order.kind == OrderKind::kRestore ||
@@ -186,7 +211,7 @@ void Driver::ReportEnd(const Order& order, const Status& outcome, bool image) {
   // What the agents have told before is older than this.
   Refresh(order.node, order.job);
   if (!order.target.empty() && order.target != order.node) Refresh(order.target, order.job);
-  Record(OrderEnded{order.number, outcome.ok(), std::string(outcome.message()), image && outcome.ok()});
+  Record(OrderEnded{order.number, outcome.ok(), std::string(outcome.message()), image && outcome.ok(), late});
 }
 
 // Where agents reach another one is known once it was met; a scheduler that has just started has met none.
@@ -200,7 +225,7 @@ Status Driver::AwaitPeer(const std::string& node, const Alive& alive) {
   return Status();
 }
 
-Status Driver::CarryOut(const Order& order, const Alive& alive) {
+Status Driver::CarryOut(const Order& order, const Alive& alive, Patience* patience) {
   if (order.node != order.target && !order.target.empty()) RETURN_IF_ERROR(AwaitPeer(order.target, alive));
   std::vector<Step> steps;
   core_.Look([&](const Cluster& cluster) { steps = StepsOf(cluster, order, Settings()); });
@@ -211,7 +236,7 @@ Status Driver::CarryOut(const Order& order, const Alive& alive) {
     if (step.may_fail && step.node != order.target && LinkOf(step.node) == nullptr) continue;
     if (step.clears && images_.IsOthers(step.node, order.job)) continue;
     if (step.comes) images_.MakeRoomFor(order, alive);
-    const Status done = Perform(step, key, alive);
+    const Status done = PerformWith(step, key, alive, patience);
     if (!done.ok() && step.may_fail)
       Log(LogLevel::kDebug, "driver", "a step has failed",
           {{"number", order.number}, {"step", step.key}, {"outcome", done.ToString()}});
@@ -241,13 +266,14 @@ Result<v1::Operation> Driver::Ask(AgentLink& link, const Step& step, const std::
 }
 
 // Asked again with the same key until an answer comes: an agent starts it once.
-Status Driver::Perform(const Step& step, const std::string& key, const Alive& alive) {
+Status Driver::PerformWith(const Step& step, const std::string& key, const Alive& alive, Patience* patience) {
+  const Time began = Now();
   int attempt = 1;
   for (Duration wait = kFirstRetry;; wait = std::min(wait * 2, kLastRetry)) {
     if (!errands_.Wait(Duration::zero(), alive)) return NotWanted();
     if (const std::shared_ptr<AgentLink> link = LinkOf(step.node)) {
-      const Result<v1::Operation> ended =
-          Ask(*link, step, attempt == 1 ? key : key + "-" + std::to_string(attempt));
+      const std::string this_key = attempt == 1 ? key : key + "-" + std::to_string(attempt);
+      const Result<v1::Operation> ended = Ask(*link, step, this_key);
       if (ended.ok()) {
         const Status outcome = OutcomeOf(*ended);
         if (outcome.code() != StatusCode::kCancelled || ++attempt > kMostAttempts) return outcome;
@@ -258,10 +284,39 @@ Status Driver::Perform(const Step& step, const std::string& key, const Alive& al
         return ended.status();
       }
       // It goes on, and it is seen whether it is still wanted.
-      if (ended.status().code() == StatusCode::kTimeout) continue;
+      if (ended.status().code() == StatusCode::kTimeout) {
+        const bool over = patience->longest > 0 && Now() - began >= patience->longest;
+        if (!over) continue;
+        const std::optional<Status> outcome = GiveUp(*link, step, this_key, patience->longest);
+        if (!outcome) continue;
+        patience->over = outcome->code() == StatusCode::kTimeout;
+        return *outcome;
+      }
     }
     if (!errands_.Wait(wait, alive)) return NotWanted();
   }
+}
+
+Status Driver::Perform(const Step& step, const std::string& key, const Alive& alive) {
+  Patience endless;
+  return PerformWith(step, key, alive, &endless);
+}
+
+// How it has ended after all, else kTimeout: then it may still end later, and what it does is put right then.
+// Nothing: the agent was not heard.
+std::optional<Status> Driver::GiveUp(AgentLink& link, const Step& step, const std::string& key,
+                                     Time longest) {
+  AgentRequest request = step.request;
+  SetChange(ChangeOf(key), &request);
+  const Result<v1::Operation> begun = link.Begin(request);  // of this key: the one that goes on
+  if (!begun.ok() || !link.GiveUp(begun->id()).ok()) return std::nullopt;
+  const Result<v1::Operation> ended = link.Await(begun->id());
+  if (ended.ok()) {
+    Status outcome = OutcomeOf(*ended);
+    if (outcome.ok()) return outcome;
+  }
+  return Errorf(StatusCode::kTimeout, "job %s has not paused within %lld s", JobOf(step.request).c_str(),
+                static_cast<long long>(longest / kSecond));
 }
 
 void Driver::Halt(const Status& why) {
@@ -407,7 +462,8 @@ void Driver::RecordNode(const std::string& node, const v1::NodeInfo& info,
     known = before != nullptr && before->address == joined.address && before->agent_id == joined.agent_id &&
             before->kind == joined.kind && before->device_bytes == joined.device_bytes;
     if (before != nullptr && !before->reachable)
-      back = NodeChanged{node, true, before->draining, before->draining ? before->reason : ""};
+      back =
+          NodeChanged{node, true, before->draining, before->draining ? before->reason : "", before->deadline};
   });
   if (!known) Record(joined);
   if (back) Record(*back);
@@ -444,7 +500,7 @@ void Driver::Lost(const std::string& node) {
   core_.Look([&](const Cluster& cluster) {
     const Cluster::Node* known = cluster.FindNode(node);
     if (known == nullptr || !known->reachable) return;
-    lost = NodeChanged{node, false, known->draining, "not reached"};
+    lost = NodeChanged{node, false, known->draining, "not reached", known->deadline};
   });
   if (!lost) return;
   Log(LogLevel::kWarning, "node", "lost", {{"node", node}});
@@ -496,7 +552,8 @@ void Driver::Told(const std::string& node, const v1::Job& job) {
     if (found == nodes_.end()) return;
     Pictures& jobs = found->second.jobs;
     const auto known = jobs.find(job.name());
-    if (known != jobs.end() && known->second.revision() >= job.revision()) return;
+    // What was asked meanwhile may have had the same answer: nobody has looked at that yet.
+    if (known != jobs.end() && known->second.revision() > job.revision()) return;
     if (job.gone()) {
       jobs.erase(job.name());
     } else {
@@ -583,37 +640,68 @@ void Driver::Examine(const std::string& node, const std::string& job) {
   const Conclusion conclusion = ConcludeOf(node, job, /*in_errand=*/false, &revision);
   if (conclusion.fact) Record(*conclusion.fact);
   if (!conclusion.forget && !conclusion.remedy) return;
-  uint64_t& put_right = put_right_[node + " " + job];
-  if (put_right == revision) return;
-  std::function<void()> work;
-  if (conclusion.forget) {
-    work = [=, this] { Forget(node, job, revision); };
-  } else {
-    work = [=, this, remedy = *conclusion.remedy] { PutRight(node, job, revision, remedy); };
+  Remedied& remedied = put_right_[{node, job}];
+  const bool news = remedied.revision != revision;
+  if (!news && Clock::Real().Now() < remedied.again) return;
+  const int failed = news ? 0 : remedied.failed;
+  const std::string key =
+      job + "-" + std::to_string(revision) + (failed == 0 ? "" : "-" + std::to_string(failed));
+  const auto work = [=, this] {
+    const Status done =
+        conclusion.forget ? Forget(node, job, key) : PutRight(node, job, key, *conclusion.remedy);
+    if (!done.ok()) HasFailed(node, job, revision);
+  };
+  if (StartJobErrand(job, work)) remedied = {revision, failed, MonotonicTime::max()};
+}
+
+void Driver::HasFailed(const std::string& node, const std::string& job, uint64_t revision) {
+  std::lock_guard one(examine_);
+  Remedied& remedied = put_right_[{node, job}];
+  if (remedied.revision != revision) return;
+  const int doublings = std::min(remedied.failed++, 10);
+  remedied.again = Clock::Real().Now() + std::min(kFirstRemedyRetry * (1 << doublings), kLastRemedyRetry);
+}
+
+// After what time to call again.
+Duration Driver::PutRightAgain() {
+  std::vector<std::pair<std::string, std::string>> due;
+  Duration next = kForever;
+  {
+    std::lock_guard one(examine_);
+    const MonotonicTime now = Clock::Real().Now();
+    for (const auto& [where, remedied] : put_right_) {
+      if (remedied.again == MonotonicTime::max()) continue;
+      if (remedied.again <= now) {
+        due.push_back(where);
+      } else {
+        next = std::min<Duration>(next, remedied.again - now);
+      }
+    }
   }
-  if (StartJobErrand(job, std::move(work))) put_right = revision;
+  for (const auto& [node, job] : due) Examine(node, job);
+  return next;
 }
 
 // A job is not as the last order has left it: somebody else has had a hand in it.
-void Driver::PutRight(const std::string& node, const std::string& job, uint64_t revision,
-                      const AgentRequest& remedy) {
+Status Driver::PutRight(const std::string& node, const std::string& job, const std::string& key,
+                        const AgentRequest& remedy) {
   const std::optional<AgentRequest> still = ConcludeAgain(node, job).remedy;
-  if (!still || still->index() != remedy.index()) return;
-  const Status done = Perform({node, remedy, "", false}, "remedy-" + job + "-" + std::to_string(revision),
-                              [] { return true; });
+  if (!still || still->index() != remedy.index()) return Status();
+  const Status done = Perform({node, remedy, "", false}, "remedy-" + key, [] { return true; });
   Log(LogLevel::kWarning, "driver", std::string("put right: ") + VerbOf(remedy), Facts(node, job, done));
-  if (!done.ok()) static_cast<void>(errands_.Wait(kLastRetry, [] { return true; }));
   Refresh(node, job);
+  return done;
 }
 
 // Its record stays: images that are there may be needed.
-void Driver::Forget(const std::string& node, const std::string& job, uint64_t revision) {
-  if (!ConcludeAgain(node, job).forget) return;
+Status Driver::Forget(const std::string& node, const std::string& job, const std::string& key) {
+  if (!ConcludeAgain(node, job).forget) return Status();
   Log(LogLevel::kInfo, "driver", "ends a copy that was given up", {{"node", node}, {"job", job}});
   v1::CancelRequest cancel;
   cancel.set_job(job);
-  static_cast<void>(Perform({node, cancel, "", true}, StaleKey(job, revision), [] { return true; }));
+  const Status done = Perform({node, cancel, "", true}, "stale-" + key, [] { return true; });
   Refresh(node, job);
+  return done;
 }
 
 }  // namespace stasis::scheduler

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -33,6 +34,8 @@ class Driver final : public Joining, public NodeKeeper::Host, private ImageKeepe
     Duration node_timeout = std::chrono::seconds(30);
     Duration progress_window = std::chrono::seconds(30);
     Time checkpoint_interval = 0;  // of jobs that do not say; 0: none
+    // So long a job may take to let go of its devices for others, before it is let run on; 0: for ever.
+    Time pause_timeout = 0;
     // Called once, from any thread: another scheduler reigns, and nothing is asked of agents any more.
     std::function<void(const Status&)> fenced_off = [](const Status&) {};
   };
@@ -54,6 +57,17 @@ class Driver final : public Joining, public NodeKeeper::Host, private ImageKeepe
     Pictures jobs;
   };
   using Alive = Errands::Alive;
+  // How long an operation may go on, by the cluster's time; 0: for ever.
+  struct Patience {
+    Time longest = 0;
+    bool over = false;  // it was given up
+  };
+  // What was done about something that was not right.
+  struct Remedied {
+    uint64_t revision = 0;                       // of the job at the node then
+    int failed = 0;                              // times, at this revision
+    MonotonicTime again = MonotonicTime::max();  // when it is tried again
+  };
 
   // NodeKeeper::Host
   Status Met(const std::string& node, const v1::NodeInfo& info, const v1::DevicesResponse& devices,
@@ -74,32 +88,38 @@ class Driver final : public Joining, public NodeKeeper::Host, private ImageKeepe
 
   void Loop();
   void LeaveDrained();
+  void HeedNotices();
+  Duration PutRightAgain();
   bool StartJobErrand(const std::string& job, std::function<void()> work);
 
   void Carry(const Order& order, bool begun);
   bool ComesFromElsewhere(const Order& order, const Alive& alive);
   Status AwaitPeer(const std::string& node, const Alive& alive);
-  Status CarryOut(const Order& order, const Alive& alive);
+  Status CarryOut(const Order& order, const Alive& alive, Patience* patience);
+  Status PerformWith(const Step& step, const std::string& key, const Alive& alive, Patience* patience);
+  std::optional<Status> GiveUp(AgentLink& link, const Step& step, const std::string& key, Time longest);
   Result<v1::Operation> Ask(AgentLink& link, const Step& step, const std::string& key);
   void SetSchedule(const Order& order);
   bool HasImage(const std::string& node, const std::string& job) const;
   bool IsKnown(const std::string& node, const std::string& job) const;
-  void ReportEnd(const Order& order, const Status& outcome, bool image);
+  void ReportEnd(const Order& order, const Status& outcome, bool image, bool late);
   bool CancelIsDone(const Order& order, const Alive& alive);
 
   void Examine(const std::string& node, const std::string& job);
   void ExamineAll(const std::string& node);
   void ExamineEverywhere(const std::string& job);
-  void PutRight(const std::string& node, const std::string& job, uint64_t revision,
-                const AgentRequest& remedy);
+  Status PutRight(const std::string& node, const std::string& job, const std::string& key,
+                  const AgentRequest& remedy);
+  void HasFailed(const std::string& node, const std::string& job, uint64_t revision);
   Conclusion ConcludeOf(const std::string& node, const std::string& job, bool in_errand, uint64_t* revision);
   Conclusion ConcludeAgain(const std::string& node, const std::string& job);
-  void Forget(const std::string& node, const std::string& job, uint64_t revision);
+  Status Forget(const std::string& node, const std::string& job, const std::string& key);
   Status Admit(const std::string& node, const v1::NodeInfo& info, const v1::DevicesResponse& devices) const;
   Status EndStale(const std::string& node, const std::shared_ptr<AgentLink>& link, const Pictures& jobs);
   void RecordNode(const std::string& node, const v1::NodeInfo& info, const v1::DevicesResponse& devices);
   void LoseJobs(const std::string& node);
   void Halt(const Status& why);
+  Time Now() const;
   StepSettings Settings() const;
   v1::Change ChangeOf(const std::string& key) const;
   void StartKeeper(const std::string& node, const std::string& address, const std::string& agent_id,
@@ -110,10 +130,11 @@ class Driver final : public Joining, public NodeKeeper::Host, private ImageKeepe
 
   mutable std::mutex mutex_;
   std::map<std::string, Node> nodes_;
-  std::map<std::string, uint64_t> put_right_;  // at which revision, by node and job
 
   std::mutex join_;     // of Join(): one after the other
   std::mutex examine_;  // what is concluded is recorded before the next conclusion
+  std::map<std::pair<std::string, std::string>, Remedied> put_right_;  // by node and job; with examine_
+  std::set<std::string> leaving_;                                      // nodes that will be gone; of the loop
 
   Errands errands_;  // over as soon as this object ends, or is fenced off
   ImageKeeper images_;

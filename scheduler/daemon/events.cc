@@ -26,6 +26,8 @@ std::string NodeText(const Cluster::Node& before, const NodeChanged& fact) {
   if (before.reachable != fact.reachable) text = fact.reachable ? "reached again" : "not reached";
   if (before.draining != fact.draining)
     text += (text.empty() ? "" : ", ") + std::string(fact.draining ? "drained" : "undrained");
+  if (before.deadline != fact.deadline)
+    text += (text.empty() ? "" : ", ") + std::string(fact.deadline == 0 ? "stays" : "will be gone");
   if (text.empty()) text = "as before";
   return fact.reason.empty() ? text : text + ": " + fact.reason;
 }
@@ -57,6 +59,11 @@ struct Teller {
   std::optional<v1::ClusterEvent> operator()(const ImageKept&) const { return std::nullopt; }
   std::optional<v1::ClusterEvent> operator()(const RateMeasured&) const { return std::nullopt; }
   std::optional<v1::ClusterEvent> operator()(const JobsForgotten&) const { return std::nullopt; }
+  std::optional<v1::ClusterEvent> operator()(const SaveBegun&) const { return std::nullopt; }
+  v1::ClusterEvent operator()(const SaveEnded& fact) const {
+    return Event(fact.saved ? "saved" : "unsaved", fact.job, fact.node,
+                 fact.saved ? "before the node goes" : fact.message);
+  }
   std::optional<v1::ClusterEvent> operator()(const OrderEnded& fact) const {
     const Order order = *before.FindOrder(fact.order);
     if (!fact.ok)

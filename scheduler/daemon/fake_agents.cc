@@ -95,6 +95,7 @@ class FakeLink final : public AgentLink {
   Result<v1::Operation> Await(const std::string& operation) override {
     std::unique_lock lock(all_.mutex_);
     const auto ended = [&] { return Agent().operations[operation].state() >= v1::OPERATION_STATE_SUCCEEDED; };
+    ++Agent().asked;
     all_.changed_.wait_for(lock, kAwait, [&] { return Gone() || ended(); });
     if (Gone()) return Down();
     if (!ended()) return Status(StatusCode::kTimeout, "it goes on");
@@ -108,7 +109,22 @@ class FakeLink final : public AgentLink {
     if (found == Agent().images.end()) return told;
     told.add_images()->set_job(job);
     told.mutable_images(0)->set_created_ms(found->second);
+    const auto on_record = Agent().jobs.find(job);
+    if (on_record != Agent().jobs.end()) told.mutable_images(0)->set_id(on_record->second.last_image());
     return told;
+  }
+  Status GiveUp(const std::string& operation) override {
+    std::lock_guard lock(all_.mutex_);
+    if (Gone()) return Down();
+    Agent().started.push_back("give up " + Agent().operations[operation].verb() + " " +
+                              Agent().operations[operation].job());
+    const auto given_up = [&](const auto& each) {
+      return each.first == node_ && each.second.first == operation;
+    };
+    if (all_.obedient_ && std::erase_if(all_.waiting_, given_up) > 0)
+      Agent().operations[operation].set_state(v1::OPERATION_STATE_CANCELLED);
+    all_.changed_.notify_all();
+    return Status();
   }
   Status SetSchedule(const v1::SetScheduleRequest& request) override {
     std::lock_guard lock(all_.mutex_);
@@ -165,7 +181,7 @@ Result<v1::Operation> FakeAgents::Begin(Agent& agent, const AgentRequest& reques
   agent.started.push_back(operation.verb() + " " + operation.job());
   agent.keys[change.idempotency_key()] = operation.id();
   agent.operations[operation.id()] = operation;
-  if (held_.contains(operation.verb())) {
+  if (IsHeld(request)) {
     waiting_.push_back({agent.node, {operation.id(), request}});
   } else {
     Finish(agent, agent.operations[operation.id()], request);
@@ -322,8 +338,23 @@ void FakeAgents::Hold(const std::string& verb, bool hold) {
   std::lock_guard lock(mutex_);
   if (hold) return static_cast<void>(held_.insert(verb));
   held_.erase(verb);
-  for (auto& [node, operation] : std::exchange(waiting_, {}))
-    Finish(agents_.at(node), agents_.at(node).operations[operation.first], operation.second);
+  for (auto& [node, operation] : std::exchange(waiting_, {})) {
+    if (IsHeld(operation.second)) {
+      waiting_.push_back({node, operation});
+    } else {
+      Finish(agents_.at(node), agents_.at(node).operations[operation.first], operation.second);
+    }
+  }
+}
+
+bool FakeAgents::IsHeld(const AgentRequest& request) const {
+  const std::string verb = VerbOf(request);
+  return held_.contains(verb) || held_.contains(verb + " " + JobOf(request));
+}
+
+void FakeAgents::SetObedient(bool obedient) {
+  std::lock_guard lock(mutex_);
+  obedient_ = obedient;
 }
 
 void FakeAgents::End(const std::string& node, const std::string& job, int exit_code, int signal) {
@@ -372,6 +403,11 @@ void FakeAgents::SetLate(const std::string& node, Late late) {
   std::lock_guard lock(mutex_);
   agents_.at(node).late = late;
   changed_.notify_all();
+}
+
+size_t FakeAgents::Asked(const std::string& node) {
+  std::lock_guard lock(mutex_);
+  return agents_.at(node).asked;
 }
 
 size_t FakeAgents::Waiting(const std::string& node) {

@@ -25,11 +25,14 @@ class FakeAgents {
   void SetDown(const std::string& node, bool down);
   // Operations of a verb fail, with this message; "": they do not.
   void Refuse(const std::string& verb, const std::string& message);
-  // Operations of a verb go on until they are let go.
+  // Operations of a verb, "pause", or of one job, "pause j", go on until they are let go.
   void Hold(const std::string& verb, bool hold);
+  // Whether what is held can be given up; else it hangs.
+  void SetObedient(bool obedient);
   // What becomes of questions after a job from now on: they arrive late, or their answers do.
   enum class Late { kNothing, kQuestions, kAnswers };
   void SetLate(const std::string& node, Late late);
+  size_t Asked(const std::string& node);    // how often it was asked how an operation has ended
   size_t Waiting(const std::string& node);  // questions that have been asked and not answered
   // Whether all that has happened to its jobs has been told to who watches.
   bool AllTold(const std::string& node);
@@ -66,7 +69,7 @@ class FakeAgents {
     bool down = false;
     uint64_t fence = 0, revision = 0, told = 0;
     Late late = Late::kNothing;
-    size_t waiting = 0;
+    size_t waiting = 0, asked = 0;
     std::map<std::string, std::vector<uint32_t>> places;  // devices by job
     std::map<std::string, v1::Job> jobs;
     std::map<std::string, int64_t> images;    // when the newest was made, by job
@@ -84,12 +87,14 @@ class FakeAgents {
   v1::Job& Touch(Agent& agent, const std::string& job);
   void Live(Agent& agent, const std::string& job, v1::Condition condition);
   void LookForClashes(const Agent& agent);
+  bool IsHeld(const AgentRequest& request) const;
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, Agent> agents_;
   std::map<std::string, std::string> refused_;
   std::set<std::string> held_;
+  bool obedient_ = false;
   std::vector<std::string> clashes_;
   int64_t lives_ = 0, images_ = 0;  // that there were
   std::map<std::string, double> rates_;

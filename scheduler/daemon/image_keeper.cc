@@ -29,8 +29,8 @@ nlohmann::json Facts(const std::string& node, const std::string& job, const Stat
 
 // ---- Copies
 
-// The node that has copies already, else the next one in the order of joining; rather one that has nothing of
-// another life of the job.
+// The node that has copies already and stays, else the next one in the order of joining; rather one that has
+// nothing of another life of the job.
 std::string ImageKeeper::PartnerOf(const std::string& node, const std::string& job) const {
   std::set<std::string> in_the_way;
   const int64_t life = LifeAt(node, job);
@@ -42,6 +42,7 @@ std::string ImageKeeper::PartnerOf(const std::string& node, const std::string& j
     const Cluster::Entry* entry = cluster.Find(job);
     if (entry == nullptr || entry->where == Cluster::Where::kEnded || entry->node != node) return;
     partner = ImageNodeOf(cluster, *entry, node);
+    if (!partner.empty() && cluster.FindNode(partner)->deadline != 0) partner.clear();
     const std::vector<Cluster::Node>& nodes = cluster.nodes();
     const auto here =
         std::find_if(nodes.begin(), nodes.end(), [&](const auto& each) { return each.name == node; });
@@ -56,18 +57,61 @@ std::string ImageKeeper::PartnerOf(const std::string& node, const std::string& j
 }
 
 void ImageKeeper::Copy(const std::string& node, const v1::Job& job) {
-  if (job.last_image().empty()) return;
-  {
-    std::lock_guard lock(mutex_);
-    const auto copied = copied_.find(job.name());
-    if (copied != copied_.end() && copied->second == job.last_image()) return;
-  }
+  if (job.last_image().empty() || IsCopied(node, job)) return;
   const std::string partner = PartnerOf(node, job.name());
   if (partner.empty() || host_.PeerAddress(partner).empty()) return;
   errands_.Start(
       "copy of " + job.name(),
       [=, this, name = job.name(), image = job.last_image()] { Carry(node, partner, name, image); },
       [=, this, name = job.name()] { Again(node, name); });
+}
+
+// To a node that stays. Records it where it is told only now that nothing is newer. Nodes give the same ids
+// to images of their own.
+bool ImageKeeper::IsCopied(const std::string& node, const v1::Job& job) {
+  Copied copied;
+  bool news = false;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = copied_.find(job.name());
+    if (found == copied_.end() || found->second.image != job.last_image()) return false;
+    if (found->second.to == node) return true;
+    if (found->second.from != node) return false;
+    news = job.condition() == v1::CONDITION_CHECKPOINTED && !std::exchange(found->second.last, true);
+    copied = found->second;
+  }
+  bool stays = false;
+  core_.Look([&](const Cluster& cluster) {
+    const Cluster::Node* to = cluster.FindNode(copied.to);
+    stays = to != nullptr && to->deadline == 0;
+  });
+  if (stays && news) host_.Record(ImageKept{job.name(), copied.to, copied.made, 0, true});
+  return stays;
+}
+
+Time ImageKeeper::MadeAt(const std::string& node, const std::string& job, const std::string& image) const {
+  const std::shared_ptr<AgentLink> link = host_.LinkOf(node);
+  if (link == nullptr) return 0;
+  const Result<v1::ImagesResponse> told = link->Images(job);
+  if (!told.ok()) return 0;
+  for (const v1::Image& each : told->images()) {
+    if (each.job() == job && each.id() == image) return each.created_ms();
+  }
+  return 0;
+}
+
+bool ImageKeeper::WasEndedBy(const std::string& node, const std::string& job,
+                             const std::string& image) const {
+  for (const auto& [at, picture] : host_.PicturesOf(job)) {
+    if (at == node) return picture.condition() == v1::CONDITION_CHECKPOINTED && picture.last_image() == image;
+  }
+  return false;
+}
+
+Time ImageKeeper::Now() const {
+  Time at = 0;
+  core_.LookNow([&](const Cluster&, Time now) { at = now; });
+  return at;
 }
 
 void ImageKeeper::Carry(const std::string& node, const std::string& to, const std::string& job,
@@ -85,24 +129,22 @@ void ImageKeeper::Carry(const std::string& node, const std::string& to, const st
   const std::string key = "copy-" + job + "-" + image + "-" + ShortHash(to) + "-" +
                           std::to_string(core_.reign()) + "-" + std::to_string(attempt);
   MakeRoom(to, job, LifeAt(node, job), key, alive);
+  const Time began = Now();
   const Status done = host_.Perform({node, request, "", false}, key, alive);
   if (!done.ok()) {
     Log(LogLevel::kWarning, "driver", "image not copied", Facts(to, job, done));
     static_cast<void>(errands_.Wait(std::min(kFirstCopyRetry * attempt, kLastCopyRetry), alive));
     return;
   }
+  const Time took = Now() - began;
+  const Copied copied{image, node, to, MadeAt(node, job, image), WasEndedBy(node, job, image)};
   {
     std::lock_guard lock(mutex_);
-    copied_[job] = image;
+    copied_[job] = copied;
     attempts_.erase(job);
   }
   Log(LogLevel::kInfo, "driver", "image copied", Facts(to, job, done));
-  bool known = false;
-  core_.Look([&](const Cluster& cluster) {
-    const Cluster::Entry* entry = cluster.Find(job);
-    known = entry == nullptr || (!entry->copies.empty() && entry->copies.back() == to);
-  });
-  if (!known) host_.Record(ImageKept{job, to});
+  host_.Record(ImageKept{job, to, copied.made, std::max<Time>(took, 0), copied.last});
 }
 
 // What was not copied, or has come meanwhile.

@@ -61,6 +61,10 @@ class ImageKeeper {
  private:
   void Carry(const std::string& node, const std::string& to, const std::string& job,
              const std::string& image);
+  bool IsCopied(const std::string& node, const v1::Job& job);
+  Time MadeAt(const std::string& node, const std::string& job, const std::string& image) const;
+  bool WasEndedBy(const std::string& node, const std::string& job, const std::string& image) const;
+  Time Now() const;
   void Again(const std::string& node, const std::string& job);
   std::string PartnerOf(const std::string& node, const std::string& job) const;
   void AwaitNodes(const Alive& alive) const;
@@ -73,8 +77,13 @@ class ImageKeeper {
   Errands& errands_;
   Host& host_;
   std::mutex mutex_;
-  std::map<std::string, std::string> copied_;  // the image that was copied last, by job
-  std::map<std::string, int> attempts_;        // to copy that have failed in a row, by job
+  struct Copied {
+    std::string image, from, to;
+    Time made = 0;      // 0: not known
+    bool last = false;  // it was told that the job was ended by it
+  };
+  std::map<std::string, Copied> copied_;  // what was copied last, by job
+  std::map<std::string, int> attempts_;   // to copy that have failed in a row, by job
 };
 
 }  // namespace stasis::scheduler

@@ -123,6 +123,11 @@ SchedulerMetrics::SchedulerMetrics()
                 .Help("Jobs that had to come back: their node was lost, or their program failed.")
                 .Register(registry())
                 .Add({})),
+      pause_timeouts_(prometheus::BuildCounter()
+                          .Name("stasis_sched_pause_timeouts_total")
+                          .Help("Pauses that were given up, since they took longer than --pause-timeout.")
+                          .Register(registry())
+                          .Add({})),
       facts_(prometheus::BuildCounter()
                  .Name("stasis_sched_facts_total")
                  .Help("Facts that were stored.")
@@ -142,6 +147,7 @@ void SchedulerMetrics::Happens(const Cluster& before, const StoredFact& fact) {
 void SchedulerMetrics::OrderEnds(const Order& order, const OrderEnded& fact, Time at) {
   const char* kind = OrderKindName(order.kind);
   orders_.Add({{"order", kind}, {"outcome", fact.ok ? "done" : "failed"}}).Increment();
+  if (fact.late) pause_timeouts_.Increment();
   if (order.since != kNever)
     order_seconds_.Add({{"order", kind}}, kOrderSeconds)
         .Observe(Seconds(std::max<Time>(0, at - order.since)));

@@ -33,6 +33,7 @@ class SchedulerMetrics final : public DaemonMetrics {
   Counters& orders_;
   prometheus::Family<prometheus::Histogram>& order_seconds_;
   prometheus::Counter& lost_;
+  prometheus::Counter& pause_timeouts_;
   prometheus::Counter& facts_;
   std::atomic<const SchedulerCore*> core_ = nullptr;
 };

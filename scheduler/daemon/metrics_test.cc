@@ -106,7 +106,9 @@ TEST_F(MetricsTest, AVictimThatDoesNotPauseIsSeen) {
   EXPECT_EQ(Value("stasis_sched_oldest_order_seconds", "order=pause"), 1000);
   EXPECT_EQ(Value("stasis_sched_oldest_order_seconds", "order=run"), 0) << "it is not its turn yet";
   ASSERT_EQ(core_->Ready().size(), 1u);
-  Happens(OrderEnded{core_->Ready()[0].number, false, "a kernel does not end"});
+  EXPECT_EQ(Value("stasis_sched_pause_timeouts_total"), 0);
+  Happens(OrderEnded{core_->Ready()[0].number, false, "a kernel does not end", false, /*late=*/true});
+  EXPECT_EQ(Value("stasis_sched_pause_timeouts_total"), 1);
   EXPECT_EQ(Value("stasis_sched_orders_total", "order=pause,outcome=failed"), 1);
   EXPECT_EQ(Value("stasis_sched_oldest_order_seconds", "order=pause"), 0);
 }

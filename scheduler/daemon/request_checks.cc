@@ -120,6 +120,7 @@ Status CheckRequest(const v1::AttendRequest& request) { return CheckNodeName(req
 
 Status CheckRequest(const v1::DrainRequest& request) {
   RETURN_IF_ERROR(CheckNodeName(request.node()));
+  RETURN_IF_ERROR(CheckAtMost("notice_ms", request.notice_ms(), kYearMs));
   return CheckLine("reason", request.reason(), kMaxReason);
 }
 

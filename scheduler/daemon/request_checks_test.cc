@@ -144,6 +144,11 @@ TEST(SchedulerRequestChecks, Nodes) {
   drain.set_node("node-1");
   drain.set_reason(std::string(1001, 'x'));
   EXPECT_TRUE(Has(Refusal(drain), "reason"));
+  drain.clear_reason();
+  drain.set_notice_ms(30'000);
+  EXPECT_TRUE(CheckRequest(drain).ok());
+  drain.set_notice_ms(UINT64_MAX);
+  EXPECT_TRUE(Has(Refusal(drain), "notice_ms"));
 }
 
 TEST(SchedulerRequestChecks, MaintenanceIsAWindow) {

@@ -131,6 +131,7 @@ class Scheduler {
     driver.node_timeout = config.node_timeout;
     driver.progress_window = std::chrono::milliseconds(config.settle) / 2;
     driver.checkpoint_interval = config.checkpoint_interval;
+    driver.pause_timeout = config.pause_timeout;
     driver.fenced_off = [&end](const Status& why) { end.Fail(why); };
     driver_ = std::make_unique<Driver>(*core_, std::move(driver));
     return BeginServer(config);

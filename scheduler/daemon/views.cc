@@ -1,6 +1,7 @@
 #include "scheduler/daemon/views.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 namespace stasis::scheduler {
@@ -153,7 +154,25 @@ Views::Holders Views::HoldersOfAll() const {
   return holders;
 }
 
-v1::ClusterNode Views::Describe(const Cluster::Node& node, const std::vector<std::string>& holders) {
+void Views::DescribeSaves(const Cluster::Node& node, v1::ClusterNode* told) const {
+  std::set<std::string> ended;
+  for (const SaveEnded& save : node.saves) {
+    v1::NodeSave* each = told->add_saves();
+    each->set_job(save.job);
+    each->set_state(save.saved ? v1::SAVE_STATE_SAVED : v1::SAVE_STATE_UNSAVED);
+    each->set_text(save.message);
+    each->set_image_ms(save.image);
+    ended.insert(save.job);
+  }
+  for (const Cluster::Unsaved& unsaved : cluster_.UnsavedAt(node)) {
+    if (ended.contains(unsaved.job)) continue;
+    v1::NodeSave* each = told->add_saves();
+    each->set_job(unsaved.job);
+    each->set_state(unsaved.begun ? v1::SAVE_STATE_SAVING : v1::SAVE_STATE_WAITING);
+  }
+}
+
+v1::ClusterNode Views::Describe(const Cluster::Node& node, const std::vector<std::string>& holders) const {
   v1::ClusterNode told;
   told.set_name(node.name);
   told.set_address(node.address);
@@ -163,6 +182,8 @@ v1::ClusterNode Views::Describe(const Cluster::Node& node, const std::vector<std
   told.set_reason(node.reason);
   told.set_maintenance_start_ms(node.maintenance_start);
   told.set_maintenance_end_ms(node.maintenance_end);
+  told.set_deadline_ms(node.deadline);
+  DescribeSaves(node, &told);
   uint32_t free = 0;
   for (const std::string& holder : holders) {
     told.add_jobs(holder);

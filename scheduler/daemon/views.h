@@ -38,7 +38,8 @@ class Views {
   // By node and device: the name of the job, or "".
   using Holders = std::map<std::string, std::vector<std::string>>;
   Holders HoldersOfAll() const;
-  static v1::ClusterNode Describe(const Cluster::Node& node, const std::vector<std::string>& holders);
+  v1::ClusterNode Describe(const Cluster::Node& node, const std::vector<std::string>& holders) const;
+  void DescribeSaves(const Cluster::Node& node, v1::ClusterNode* told) const;
 
   const Cluster& cluster_;
   const Time now_;

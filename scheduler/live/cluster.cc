@@ -18,6 +18,8 @@ constexpr Time kKeep = 60 * kSecond;
 constexpr Time kKeepDrained = 5 * kSecond;
 // Decisions one after the other, without anything else that happens. A policy needs two or three.
 constexpr size_t kMostRounds = 64;
+// And at most of one whose pauses never come to an end, doubled with each one in a row.
+constexpr Time kKeepLate = 1800 * kSecond;
 
 Settings SettingsOf(const Cluster::Options& options) {
   Settings settings;
@@ -110,7 +112,9 @@ Status Cluster::Check(const NodeJoined& fact) const {
 }
 
 Status Cluster::Check(const NodeChanged& fact) const {
-  return node_ids_.contains(fact.name) ? Status() : Unknown("node", fact.name);
+  if (!node_ids_.contains(fact.name)) return Unknown("node", fact.name);
+  if (fact.deadline >= 0 && (fact.draining || fact.deadline == 0)) return Status();
+  return Status(StatusCode::kInvalidArgument, "only a node that is drained has a deadline");
 }
 
 Status Cluster::Check(const JobSubmitted& fact) const {
@@ -167,11 +171,6 @@ Status Cluster::Check(const MaintenanceSet& fact) const {
   return Status(StatusCode::kInvalidArgument, "a maintenance window ends after it has begun");
 }
 
-Status Cluster::Check(const ImageKept& fact) const {
-  if (!node_ids_.contains(fact.node)) return Unknown("node", fact.node);
-  return CheckLive(fact.job);
-}
-
 // ---- What has happened
 
 void Cluster::Take(uint64_t number, Time at, const Fact& fact) {
@@ -217,6 +216,7 @@ void Cluster::Apply(uint64_t, const NodeChanged& fact) {
   node.reachable = fact.reachable;
   node.draining = fact.draining;
   node.reason = fact.reason;
+  SetNotice(node, fact.deadline);
   state_.SetNodeUsable(IdOf(fact.name), fact.reachable && !fact.draining);
 }
 
@@ -304,8 +304,10 @@ void Cluster::Apply(uint64_t, const OrderEnded& fact) {
   const Pending pending = orders_.at(fact.order);
   Entry& entry = EntryOf(pending.job);
   if (pending.cancel) return End(entry, false, 0, fact.ok ? "cancelled" : fact.message);
+  entry.late_pauses = fact.late ? entry.late_pauses + 1 : 0;
   if (!fact.ok) {
     entry.message = fact.message;
+    entry.saved_from.clear();
     Undo(fact.order);
     return Failed(entry, pending, fact.message);
   }
@@ -321,8 +323,12 @@ void Cluster::Succeeded(Entry& entry, const Pending& pending) {
   const bool elsewhere = entry.where == Where::kRunning || entry.node != nodes_[pending.node].name;
   const bool was_there = entry.where == Where::kRunning || entry.where == Where::kPaused;
   if (was_there && elsewhere) ++entry.moves;
+  if (was_there && entry.node != nodes_[pending.node].name) SaveTook(entry, state_.now() - pending.ready);
   // They are of another life of it.
-  if (entry.where == Where::kNowhere) entry.copies.clear();
+  if (entry.where == Where::kNowhere) {
+    entry.copies.clear();
+    entry.copy_facts.clear();
+  }
   SetPlace(entry, Where::kRunning, nodes_[pending.node].name, pending.devices);
   const bool shares = pending.kind == ActionKind::kPack && state_.job(entry.id).packed_with != kNoJob;
   if (shares) state_.BeginSharing(entry.id);
@@ -335,8 +341,11 @@ void Cluster::Succeeded(Entry& entry, const Pending& pending) {
 void Cluster::Failed(Entry& entry, const Pending& pending, const std::string& message) {
   if (entry.where == Where::kRunning) {
     // It goes on, and would refuse again. Where it cannot stay it is asked sooner.
-    const Time keep = nodes_[IdOf(entry.node)].draining ? kKeepDrained : kKeep;
-    return state_.Keep(entry.id, state_.now() + std::min(options_.lease, keep));
+    const Time keep = std::min(options_.lease, nodes_[IdOf(entry.node)].draining ? kKeepDrained : kKeep);
+    if (entry.late_pauses < 2) return state_.Keep(entry.id, state_.now() + keep);
+    // Whoever waits for its devices would wait for nothing again.
+    const int doublings = std::min(entry.late_pauses - 1, kDoublings);
+    return state_.Keep(entry.id, state_.now() + std::max(keep, std::min(keep << doublings, kKeepLate)));
   }
   const bool never_ran =
       entry.where == Where::kNowhere && pending.kind != ActionKind::kPause && entry.restarts == 0;
@@ -398,6 +407,7 @@ void Cluster::End(Entry& entry, bool ok, int exit_code, const std::string& messa
   while (!entry.orders.empty()) ForgetOrder(entry.orders.back());
   if (state_.job(entry.id).phase != JobPhase::kDone) state_.Finish(entry.id);
   SetPlace(entry, Where::kEnded, entry.node, 0);
+  entry.saved_from.clear();
   entry.failed = !ok;
   entry.exit_code = exit_code;
   entry.ended = state_.now();
@@ -417,6 +427,11 @@ void Cluster::Apply(uint64_t, const JobLost& fact) {
   if (job.phase == JobPhase::kRunning) state_.Evict(entry.id, job.progress);
   SetPlace(entry, fact.image_node.empty() ? Where::kNowhere : Where::kImage, fact.image_node, 0);
   entry.message = fact.message;
+  if (!fact.planned) {
+    entry.before = job.progress;
+    entry.saved_from.clear();
+    entry.late_pauses = 0;
+  }
   entry.lost = !fact.planned;
   // What it has refused where it was, it has not refused now. What nobody reaches may be there again soon.
   const bool awaits = fact.image_node.empty() && !entry.copies.empty();
@@ -449,12 +464,6 @@ void Cluster::Apply(uint64_t, const MaintenanceSet& fact) {
   node.maintenance_end = fact.end;
 }
 
-void Cluster::Apply(uint64_t, const ImageKept& fact) {
-  std::vector<std::string>& copies = EntryOf(fact.job).copies;
-  std::erase(copies, fact.node);
-  copies.push_back(fact.node);
-}
-
 // ---- What is to be done
 
 std::vector<Fact> Cluster::Decide(Time now) {
@@ -462,13 +471,16 @@ std::vector<Fact> Cluster::Decide(Time now) {
   if (!changed_ && now < wake_) return {};
   if (!ComesToRest(now)) return {};
   state_.AdvanceTo(now);
-  std::vector<Fact> facts = LeaveDraining();
-  if (!facts.empty()) return facts;
+  for (const auto& step : {&Cluster::TellSaves, &Cluster::LeaveDraining, &Cluster::SaveNext}) {
+    std::vector<Fact> facts = (this->*step)();
+    if (!facts.empty()) return facts;
+  }
   const Decision decision = policy_->Decide(state_, last_decision_);
   last_decision_ = now;
   wake_ = decision.wake;
   WakeForKept(state_.running());
   for (const auto& [name, tenant] : tenants_) WakeForKept(state_.waiting(tenant));
+  WakeForNotices();
   changed_ = false;
   return FactsOf(decision);
 }
@@ -497,14 +509,19 @@ std::vector<Fact> Cluster::LeaveDraining() const {
   std::sort(running.begin(), running.end());
   for (const JobId id : running) {
     const Job& job = state_.job(id);
-    const NodeId at = job.placement.front().node;
-    if (!nodes_[at].draining || !nodes_[at].reachable || state_.IsKept(job)) continue;
-    Action action{ActionKind::kPause, id, {}, kNoJob};
-    const std::optional<Placement> place = state_.devices().Find(job.gpus, job.spec.max_nodes);
-    if (place && job.packed_with == kNoJob) action = {ActionKind::kMigrate, id, *place, kNoJob};
-    return FactsOf({{action}, kNever});
+    const Node& node = nodes_[job.placement.front().node];
+    const bool at_once = node.draining && node.reachable && node.deadline == 0;
+    if (at_once && !state_.IsKept(job)) return Leave(jobs_.at(NameOf(id)));
   }
   return {};
+}
+
+std::vector<Fact> Cluster::Leave(const Entry& entry) const {
+  const Job& job = state_.job(entry.id);
+  Action action{ActionKind::kPause, entry.id, {}, kNoJob};
+  const std::optional<Placement> place = state_.devices().Find(job.gpus, job.spec.max_nodes);
+  if (place && job.packed_with == kNoJob) action = {ActionKind::kMigrate, entry.id, *place, kNoJob};
+  return FactsOf({{action}, kNever});
 }
 
 std::vector<Fact> Cluster::FactsOf(const Decision& decision) const {

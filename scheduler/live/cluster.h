@@ -122,7 +122,18 @@ class Cluster {
     int restarts = 0, failures = 0;
     int moves = 0;  // from its devices, or from where it was paused, to another node or other devices
     int program_failures = 0;         // of the restarts, those after its program has failed
+    int late_pauses = 0;              // in a row that were given up, since they took too long
     std::vector<std::string> copies;  // other nodes that have an image, the one with the newest last
+    struct Copy {
+      Time made = 0;      // when
+      Time progress = 0;  // of the job then
+      bool last = false;  // it has done nothing since
+    };
+    std::vector<Copy> copy_facts;  // of `copies`
+    Time before = 0;               // of its progress: not of this life, and so with no image
+    std::string saved_from;        // the node from which it is being saved; "": none
+    Time save_began = 0;
+    Time save_took = 0;  // to bring its newest work to another node, the last time; 0: not known
     Time ended = 0;
     std::string message;    // what went wrong last
     std::string key;        // of its submission
@@ -147,6 +158,8 @@ class Cluster {
     std::string agent_id, kind;
     int64_t device_bytes = 0;
     Time maintenance_start = 0, maintenance_end = 0;
+    Time deadline = 0;             // when it will be gone; 0: not known
+    std::vector<SaveEnded> saves;  // what has become of its jobs since that is known
   };
   const State& state() const { return state_; }
   const std::map<std::string, TenantId>& tenants() const { return tenants_; }
@@ -156,6 +169,15 @@ class Cluster {
   const Node* FindNode(const std::string& node) const;
   // The job that is on devices of the running job, too; "": none.
   std::string Beside(const Entry& entry) const;
+  // Whether a job that is paused on a drained node is to become an image now: where the node will be gone,
+  // one waits for its turn.
+  bool IsToLeave(const Entry& entry) const;
+  // Jobs of a node that will be gone whose work is not elsewhere yet; `begun`: they are being saved.
+  struct Unsaved {
+    std::string job;
+    bool begun = false;
+  };
+  std::vector<Unsaved> UnsavedAt(const Node& node) const;
   std::string_view policy_name() const { return policy_->name(); }
 
  private:
@@ -183,6 +205,8 @@ class Cluster {
   Status Check(const ImageKept& fact) const;
   Status Check(const RateMeasured& fact) const;
   Status Check(const JobsForgotten& fact) const;
+  Status Check(const SaveBegun& fact) const;
+  Status Check(const SaveEnded& fact) const;
   Status CheckLive(const std::string& job) const;
 
   void Apply(uint64_t number, const TenantSet& fact);
@@ -198,6 +222,8 @@ class Cluster {
   void Apply(uint64_t number, const ImageKept& fact);
   void Apply(uint64_t number, const RateMeasured& fact);
   void Apply(uint64_t number, const JobsForgotten& fact);
+  void Apply(uint64_t number, const SaveBegun& fact);
+  void Apply(uint64_t number, const SaveEnded& fact);
 
   // Of the policy's State.
   void Carry(const Action& action);
@@ -223,6 +249,23 @@ class Cluster {
   std::vector<Fact> FactsOf(const Decision& decision) const;
   std::vector<Fact> LeaveDraining() const;
   bool ComesToRest(Time now);
+
+  // ---- Nodes that will be gone (scheduler/live/notice.cc)
+  std::vector<Fact> Leave(const Entry& entry) const;
+  std::vector<Fact> SaveNext() const;
+  std::vector<Fact> TellSaves() const;
+  const Entry* NextToSave(const Node& node) const;
+  const Entry::Copy* CopyElsewhere(const Entry& entry, const std::string& node) const;
+  bool IsAt(const Entry& entry, const Node& node) const;
+  bool IsSaved(const Entry& entry, const Node& node) const;
+  bool AnyTakes(const Node& leaving) const;
+  Time AtStake(const Entry& entry, const std::string& node) const;
+  Time ProgressAt(const Job& job, Time at) const;
+  std::string WhyNotSaved(const Entry& entry, const Node& node) const;
+  void SetNotice(Node& node, Time deadline);
+  void SaveTook(Entry& entry, Time took);
+  void WakeForNotices();
+
   Placement PlacementOf(const std::vector<PlacedDevices>& devices) const;
   NodeId IdOf(const std::string& node) const { return node_ids_.at(node); }
   Entry& EntryOf(const std::string& job) { return jobs_.at(job); }

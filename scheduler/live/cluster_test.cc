@@ -45,6 +45,7 @@ class World {
   }
   std::map<std::string, int> orders() const { return order_counts_; }
   int shared() const { return shared_; }  // orders to devices that another job has
+  int deadlines() const { return deadlines_; }
 
  private:
   struct Program {
@@ -95,8 +96,7 @@ class World {
   void Trouble() {
     Cluster& cluster = keeper_.cluster();
     const std::string node = "n" + std::to_string(random_() % 3);
-    if (random_() % 300 == 0)
-      keeper_.Happens(now_, NodeChanged{node, true, !cluster.FindNode(node)->draining, "maintenance"});
+    if (random_() % 300 == 0) Drain(node, !cluster.FindNode(node)->draining);
     if (now_ % (200 * kSecond) == 0) keeper_.Happens(now_, NodeChanged{node, true, false, ""});
     if (random_() % 200 != 0 || cluster.jobs().empty()) return;
     auto victim = cluster.jobs().begin();
@@ -114,6 +114,14 @@ class World {
       if (!image.empty()) programs_[name].node = image;
       keeper_.Happens(now_, JobLost{name, image, "its node was lost"});
     }
+  }
+
+  // Sometimes for good.
+  void Drain(const std::string& node, bool draining) {
+    const Time deadline =
+        draining && random_() % 2 == 0 ? now_ + static_cast<Time>(random_() % 60) * kSecond : 0;
+    keeper_.Happens(now_, NodeChanged{node, true, draining, "maintenance", deadline});
+    deadlines_ += deadline == 0 ? 0 : 1;
   }
 
   void EndPrograms() {
@@ -214,7 +222,7 @@ class World {
   std::mt19937 random_;
   const int jobs_;
   const bool faults_, shares_;
-  int shared_ = 0;
+  int shared_ = 0, deadlines_ = 0;
   Time now_ = 0;
   int submitted_ = 0, ended_ = 0;
   std::map<std::string, Program> programs_;
@@ -239,15 +247,17 @@ TEST_P(ClusterWorld, EveryJobEndsAndNoDeviceHasTwo) {
 
 TEST_P(ClusterWorld, TheSameWhenOrdersFailAndNodesGo) {
   std::map<std::string, int> orders;
-  int shared = 0;
+  int shared = 0, deadlines = 0;
   for (unsigned seed = 1; seed <= Seeds(5); ++seed) {
     World world(GetParam(), seed, 60, /*faults=*/true);
     world.Run();
     ASSERT_FALSE(HasFailure()) << "seed " << seed;
     for (const auto& [kind, count] : world.orders()) orders[kind] += count;
     shared += world.shared();
+    deadlines += world.deadlines();
   }
   EXPECT_EQ(shared > 0, GetParam() == "gandiva");
+  EXPECT_GT(deadlines, 0);
   for (const char* kind : {"run", "cancel", "restore"}) EXPECT_GT(orders[kind], 0) << kind;
   if (GetParam() == "fifo") return;
   for (const char* kind : {"pause", "resume", "migrate"}) EXPECT_GT(orders[kind], 0) << kind;
@@ -309,6 +319,38 @@ TEST_F(ClusterTest, APauseThatFailsTakesTheDevicesBackFromWhoWasToHaveThem) {
   EXPECT_EQ(low->message, "a kernel does not end");
   EXPECT_EQ(keeper_.cluster().state().job(low->id).phase, JobPhase::kRunning);
   keeper_.Restart();
+}
+
+// Whoever waits for its devices would wait for nothing again and again.
+TEST_F(ClusterTest, APauseThatNeverEndsIsAskedForLessAndLessOften) {
+  keeper_.Happens(1, JobSubmitted{Request("low", "a", 4)});
+  keeper_.Decide(1);
+  keeper_.Happens(2, OrderEnded{Only().number, true, ""});
+  keeper_.Happens(3, JobSubmitted{Request("high", "a", 4, 1)});
+  Time now = 3;
+  const auto not_asked_for = [&](bool late) {
+    keeper_.Decide(now);
+    const Order pause = Only();
+    EXPECT_EQ(pause.kind, OrderKind::kPause);
+    keeper_.Happens(now, OrderEnded{pause.number, false, "it has not paused", false, late});
+    keeper_.Decide(now);
+    EXPECT_TRUE(keeper_.cluster().Ready().empty());
+    const Time asked = keeper_.cluster().state().job(keeper_.cluster().Find("low")->id).kept_until;
+    keeper_.Decide(asked - 1);
+    EXPECT_TRUE(keeper_.cluster().Ready().empty());
+    const Time kept = asked - now;
+    now = asked;
+    return kept;
+  };
+  for (const Time kept : {60, 120, 240, 480, 960, 1800, 1800})
+    EXPECT_EQ(not_asked_for(/*late=*/true), kept * kSecond);
+  keeper_.Compact();
+  EXPECT_EQ(not_asked_for(/*late=*/true), 1800 * kSecond) << "a snapshot has it";
+  EXPECT_EQ(not_asked_for(/*late=*/false), 60 * kSecond) << "it has an answer again";
+  EXPECT_EQ(not_asked_for(/*late=*/true), 60 * kSecond);
+  keeper_.Decide(now);
+  keeper_.Happens(now, OrderEnded{Only().number, true, ""});
+  EXPECT_EQ(keeper_.cluster().Find("low")->late_pauses, 0);
 }
 
 // However long it takes to come: else it would have to leave before it has done anything, again and again.
@@ -401,13 +443,14 @@ TEST(FactTest, EveryFactComesBackAsItWas) {
   request.max_restarts = 2;
   request.memory = 1 << 20;
   request.utilization = 0.3;
-  for (const Fact& fact :
-       {Fact(TenantSet{"a", 2.5}), Fact(NodeJoined{"n", "h:1", 8, "id", "soft", 1 << 30}),
-        Fact(NodeChanged{"n", false, true, "why"}), Fact(JobSubmitted{request, "key"}),
-        Fact(Decided{ActionKind::kPack, "j", {{"n", ~DeviceMask{0}}}, "k"}),
-        Fact(OrderEnded{1, true, "m", true}), Fact(JobEnded{"j", false, 3, "m"}),
-        Fact(JobLost{"j", "n", "m", true, true}), Fact(JobCancelled{"j"}), Fact(MaintenanceSet{"n", 1, 2}),
-        Fact(ImageKept{"j", "n"}), Fact(RateMeasured{"j", 0.1, "launches", "k"}), Fact(JobsForgotten{7})}) {
+  for (const Fact& fact : {Fact(TenantSet{"a", 2.5}), Fact(NodeJoined{"n", "h:1", 8, "id", "soft", 1 << 30}),
+                           Fact(NodeChanged{"n", false, true, "why", 7}), Fact(JobSubmitted{request, "key"}),
+                           Fact(Decided{ActionKind::kPack, "j", {{"n", ~DeviceMask{0}}}, "k"}),
+                           Fact(OrderEnded{1, false, "m", true, true}), Fact(JobEnded{"j", false, 3, "m"}),
+                           Fact(JobLost{"j", "n", "m", true, true}), Fact(JobCancelled{"j"}),
+                           Fact(MaintenanceSet{"n", 1, 2}), Fact(ImageKept{"j", "n", 1, 2, true}),
+                           Fact(SaveBegun{"j", "n"}), Fact(SaveEnded{"j", "n", false, "m", 3}),
+                           Fact(RateMeasured{"j", 0.1, "launches", "k"}), Fact(JobsForgotten{7})}) {
     const Result<Fact> again = ParseFact(FactText(fact));
     ASSERT_TRUE(again.ok()) << FactText(fact);
     EXPECT_TRUE(*again == fact) << FactText(fact);
@@ -419,6 +462,13 @@ TEST(FactTest, WhatIsNewerThanTheRecordIsNotMissed) {
       ParseFact(R"({"fact":"node","name":"n","address":"a","devices":2,"agent_id":"i","kind":"soft"})");
   ASSERT_TRUE(joined.ok()) << joined.status().ToString();
   EXPECT_EQ(std::get<NodeJoined>(*joined), (NodeJoined{"n", "a", 2, "i", "soft", 0}));
+  const Result<Fact> changed =
+      ParseFact(R"({"fact":"node-changed","name":"n","reachable":true,"draining":true,"reason":"r"})");
+  ASSERT_TRUE(changed.ok()) << changed.status().ToString();
+  EXPECT_EQ(std::get<NodeChanged>(*changed), (NodeChanged{"n", true, true, "r", 0}));
+  const Result<Fact> kept = ParseFact(R"({"fact":"image","job":"j","node":"n"})");
+  ASSERT_TRUE(kept.ok()) << kept.status().ToString();
+  EXPECT_EQ(std::get<ImageKept>(*kept), (ImageKept{"j", "n", 0, 0, false}));
 }
 
 TEST(FactTest, AnythingElseIsCorrupt) {

@@ -35,6 +35,7 @@ void Fields(Codec& codec, NodeChanged& fact) {
   codec("reachable", fact.reachable);
   codec("draining", fact.draining);
   codec("reason", fact.reason);
+  codec.Optional("deadline", fact.deadline);
 }
 
 template <typename Codec>
@@ -57,6 +58,7 @@ void Fields(Codec& codec, OrderEnded& fact) {
   codec("ok", fact.ok);
   codec("message", fact.message);
   codec("image", fact.image);
+  codec.Optional("late", fact.late);
 }
 
 template <typename Codec>
@@ -92,6 +94,9 @@ template <typename Codec>
 void Fields(Codec& codec, ImageKept& fact) {
   codec("job", fact.job);
   codec("node", fact.node);
+  codec.Optional("made", fact.made);
+  codec.Optional("took", fact.took);
+  codec.Optional("last", fact.last);
 }
 
 template <typename Codec>
@@ -107,13 +112,19 @@ void Fields(Codec& codec, JobsForgotten& fact) {
   codec("before", fact.before);
 }
 
+template <typename Codec>
+void Fields(Codec& codec, SaveBegun& fact) {
+  codec("job", fact.job);
+  codec("node", fact.node);
+}
+
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* kNames[] = {"tenant", "node",      "node-changed", "submitted", "decided",
-                                  "order",  "job-ended", "job-lost",     "cancelled", "maintenance",
-                                  "image",  "rate",      "forgotten"};
+constexpr const char* kNames[] = {"tenant", "node",      "node-changed", "submitted",  "decided",
+                                  "order",  "job-ended", "job-lost",     "cancelled",  "maintenance",
+                                  "image",  "rate",      "forgotten",    "save-begun", "save-ended"};
 static_assert(std::size(kNames) == std::variant_size_v<Fact>);
 
 template <size_t kIndex = 0>

@@ -55,6 +55,7 @@ struct NodeChanged {
   bool reachable = true;
   bool draining = false;
   std::string reason;
+  Time deadline = 0;  // of one that drains: when it will be gone, in milliseconds since 1970; 0: not known
   bool operator==(const NodeChanged&) const = default;
 };
 
@@ -92,6 +93,7 @@ struct OrderEnded {
   bool ok = true;
   std::string message;
   bool image = false;  // of a pause: it is an image of the node now and no paused program
+  bool late = false;   // of a pause that is not ok: it took too long and was given up
   bool operator==(const OrderEnded&) const = default;
 };
 
@@ -117,6 +119,9 @@ struct JobLost {
 // Another node than its own has an image of the job, and gets its newer ones, too.
 struct ImageKept {
   std::string job, node;
+  Time made = 0;      // when, in milliseconds since 1970; 0: not known
+  Time took = 0;      // to copy it; 0: not known
+  bool last = false;  // the job has done nothing since: it was ended by this image
   bool operator==(const ImageKept&) const = default;
 };
 
@@ -140,8 +145,25 @@ struct JobsForgotten {
   bool operator==(const JobsForgotten&) const = default;
 };
 
-using Fact = std::variant<TenantSet, NodeJoined, NodeChanged, JobSubmitted, Decided, OrderEnded, JobEnded,
-                          JobLost, JobCancelled, MaintenanceSet, ImageKept, RateMeasured, JobsForgotten>;
+// The turn of the job has come to be saved from the node, which will be gone.
+struct SaveBegun {
+  std::string job, node;
+  bool operator==(const SaveBegun&) const = default;
+};
+
+// What has become of a job of a node that will be gone: nothing of its work is only there any more, or there
+// was no more time.
+struct SaveEnded {
+  std::string job, node;
+  bool saved = true;
+  std::string message;  // why not
+  Time image = 0;  // of one that is not saved: when its newest image elsewhere was made; 0: there is none
+  bool operator==(const SaveEnded&) const = default;
+};
+
+using Fact =
+    std::variant<TenantSet, NodeJoined, NodeChanged, JobSubmitted, Decided, OrderEnded, JobEnded, JobLost,
+                 JobCancelled, MaintenanceSet, ImageKept, RateMeasured, JobsForgotten, SaveBegun, SaveEnded>;
 
 // One JSON object.
 std::string FactText(const Fact& fact);

@@ -30,6 +30,15 @@ void Fields(Codec& codec, JobRequest& request) {
   codec.Optional("utilization", request.utilization);
 }
 
+template <typename Codec>
+void Fields(Codec& codec, SaveEnded& fact) {
+  codec("job", fact.job);
+  codec("node", fact.node);
+  codec("saved", fact.saved);
+  codec("message", fact.message);
+  codec("image", fact.image);
+}
+
 }  // namespace stasis::scheduler
 
 #endif  // SCHEDULER_LIVE_FIELDS_H_

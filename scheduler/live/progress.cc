@@ -30,6 +30,9 @@ void Cluster::SetPlace(Entry& entry, Where where, const std::string& node, Devic
   if (entry.where == Where::kRunning) running_[entry.node].erase(entry.request.name);
   entry.where = where;
   entry.node = node;
+  if (where == Where::kRunning) {
+    for (Entry::Copy& copy : entry.copy_facts) copy.last = false;
+  }
   entry.devices = devices;
   entry.undisturbed = state_.now();
   entry.rate = 0;

@@ -128,6 +128,8 @@ void Fields(Codec& codec, SavedNode& saved) {
   codec("maintenance_start", saved.node.maintenance_start);
   codec("maintenance_end", saved.node.maintenance_end);
   codec("usable", saved.usable);
+  codec.Optional("deadline", saved.node.deadline);
+  codec.Optional("saves", saved.node.saves);
 }
 
 template <typename Codec>
@@ -188,6 +190,13 @@ void JobFields(Codec& codec, Job& job) {
 }
 
 template <typename Codec>
+void Fields(Codec& codec, Cluster::Entry::Copy& copy) {
+  codec("made", copy.made);
+  codec("progress", copy.progress);
+  codec("last", copy.last);
+}
+
+template <typename Codec>
 void EntryFields(Codec& codec, Cluster::Entry& entry) {
   codec("where", entry.where);
   codec("node_of", entry.node);
@@ -202,6 +211,12 @@ void EntryFields(Codec& codec, Cluster::Entry& entry) {
   codec("moves", entry.moves);
   codec("program_failures", entry.program_failures);
   codec("copies", entry.copies);
+  codec.Optional("copy_facts", entry.copy_facts);
+  codec.Optional("late_pauses", entry.late_pauses);
+  codec.Optional("before", entry.before);
+  codec.Optional("saved_from", entry.saved_from);
+  codec.Optional("save_began", entry.save_began);
+  codec.Optional("save_took", entry.save_took);
   codec("ended", entry.ended);
   codec("message", entry.message);
   codec("key", entry.key);

@@ -114,6 +114,11 @@ class Verbs(unittest.TestCase):
         code, document, _ = self.stasis("drain", "a", "--reason", "a fan")
         self.assertEqual((code, document["node"]["draining"], document["node"]["reason"]), (0, True, "a fan"))
         self.assertEqual(self.stasis("undrain", "a")[1]["node"]["draining"], False)
+        code, document, _ = self.stasis("drain", "a", "--deadline", "1h")
+        self.assertEqual(code, 0, document)
+        self.assertGreater(document["node"]["deadline_ms"], 0)
+        self.assertIn("gone at", self.words("nodes")[1])
+        self.assertEqual(self.stasis("undrain", "a")[1]["node"]["deadline_ms"], 0)
         window = self.stasis("maintenance", "a", "--start", "2100-01-01T00:00Z", "--for", "2h")[1]["node"]
         self.assertEqual(window["maintenance_end_ms"] - window["maintenance_start_ms"], 7200000)
         self.assertEqual(self.stasis("maintenance", "a", "--clear")[1]["node"]["maintenance_end_ms"], 0)

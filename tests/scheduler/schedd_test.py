@@ -17,6 +17,11 @@ DEVICES = ["--gpus", "2", "--memory", "512MiB"]
 SLOW = ["--pace-ms", "600"]
 
 
+def touch(path):
+    with open(path, "w", encoding="utf-8"):
+        pass
+
+
 class Job:
     """A sample that lasts until it is hurried."""
 
@@ -30,8 +35,7 @@ class Job:
                 "PACE_UNTIL": self.hurry_file}
 
     def hurry(self):
-        with open(self.hurry_file, "w", encoding="utf-8"):
-            pass
+        touch(self.hurry_file)
 
 
 RANKED = Sample("ddp_train", "--steps", "60", "--pace-ms", "600", ranks=2)
@@ -124,6 +128,25 @@ class Decisions(WithTwoNodes):
         self.schedd.wait_for_state("low", "RUNNING")
         self.check(low)
 
+    def test_a_victim_that_never_pauses_blocks_nobody(self):
+        """A kernel of its that does not end by itself; its agent alone would wait for half a minute."""
+        self.start("a", lease="1h", checkpoints="0", options=["--pause-timeout", "2s"])
+        go_on = os.path.join(self.nodes.folder, "go-on")
+        other = self.run_job("other")
+        self.addCleanup(touch, go_on)
+        self.schedd.submit("stuck", [built("tests/programs/stubborn"), "spin", go_on], other.env(), priority=-5)
+        self.schedd.wait_for_state("stuck", "RUNNING")
+        self.nodes["a"].agent.wait_for_output("stuck", "spinning")
+        high = self.submit("high", priority=5)
+        self.schedd.wait_for_state("high", "RUNNING")
+        self.assertEqual(self.schedd.state_of("other"), "PAUSED")
+        self.assertIn("job stuck has not paused within 2 s", self.schedd.story())
+        touch(go_on)
+        self.schedd.wait_for_state("stuck", "DONE", "FAILED")
+        self.check(high, other)
+        for name in ("stuck", "other"):
+            self.assertEqual((self.schedd.state_of(name), self.schedd.job(name).restarts), ("DONE", 0), self.schedd.story())
+
     def test_a_node_is_drained(self):
         self.start("a", "b")
         job = self.run_job("moved", gpus=2)
@@ -189,6 +212,59 @@ class Decisions(WithTwoNodes):
         here = self.schedd.job("ranks").node
         self.schedd.stub.Drain(sched.DrainRequest(node=here), timeout=30)
         self.schedd.wait(lambda: self.schedd.job("ranks").node != here and self.schedd.state_of("ranks") == "RUNNING")
+        self.check(job)
+
+
+class Notices(WithTwoNodes):
+    """A node of which is known when it will be gone."""
+
+    def drain(self, node, seconds):
+        self.schedd.stub.Drain(sched.DrainRequest(node=node, reason="reclaimed", notice_ms=int(seconds * 1000)), timeout=30)
+
+    def saves(self, node):
+        return {save.job: sched.SaveState.Name(save.state).removeprefix("SAVE_STATE_") for save in self.schedd.node(node).saves}
+
+    def test_what_is_saved_before_a_node_goes_loses_nothing(self):
+        self.start("a", lease="1h", checkpoints="0")
+        jobs = {name: self.run_job(name) for name in ("first", "second")}
+        self.schedd.join("b")
+        third = self.run_job("third")
+        self.assertEqual(self.schedd.job("third").node, "b")
+        self.drain("a", 600)
+        self.schedd.wait(lambda: self.saves("a") == {"first": "SAVED", "second": "SAVED"})
+        states = sorted(self.schedd.state_of(name) for name in jobs)
+        self.assertEqual(states, ["PAUSED", "RUNNING"], "there is one device for the two of them")
+        for name in jobs:
+            self.assertIn("saved", self.kinds(name))
+        self.nodes["a"].kill_agent()
+        self.nodes["a"].end_jobs()
+        self.schedd.wait(lambda: not self.schedd.node("a").reachable)
+        self.check(third, *jobs.values())
+        self.assertNotIn("from the beginning", self.schedd.story())
+
+    def test_what_cannot_be_saved_is_told_and_runs_on(self):
+        self.start("a", checkpoints="0")
+        job = self.run_job("alone")
+        self.drain("a", 1)
+        self.schedd.wait(lambda: self.saves("a") == {"alone": "UNSAVED"})
+        [save] = self.schedd.node("a").saves
+        self.assertEqual((save.text, save.image_ms), ("there is no other node; there is no image of it elsewhere", 0))
+        self.assertTrue(self.nodes["a"].live("alone"))
+        self.check(job)
+        self.assertEqual(self.kinds("alone"), ["submitted", "started", "unsaved", "done"])
+
+    def test_a_notice_outlives_the_scheduler_and_is_taken_back(self):
+        self.start("a", checkpoints="0", options=["--compact-after", "4"])
+        job = self.run_job("stays")
+        self.drain("a", 3600)
+        deadline = self.schedd.node("a").deadline_ms
+        self.schedd.kill()
+        self.schedd.start()
+        self.schedd.wait(lambda: self.schedd.node("a").reachable)
+        self.assertEqual(self.schedd.node("a").deadline_ms, deadline)
+        self.assertEqual(self.saves("a"), {"stays": "WAITING"})
+        self.schedd.stub.Undrain(sched.UndrainRequest(node="a"), timeout=30)
+        self.assertEqual((self.schedd.node("a").deadline_ms, self.saves("a")), (0, {}))
         self.check(job)
 
 

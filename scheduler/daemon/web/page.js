@@ -98,6 +98,11 @@ function nodeBadge(node) {
 function nodeRemark(node) {
   const remarks = [];
   if (node.reason) remarks.push(node.reason);
+  if (Number(node.deadline_ms) > 0) {
+    const saved = (node.saves ?? []).filter((save) => save.state === "SAVE_STATE_SAVED").length;
+    const at = new Date(Number(node.deadline_ms)).toLocaleString("en-GB");
+    remarks.push(`gone at ${at}, ${saved} of ${(node.saves ?? []).length} jobs saved`);
+  }
   if (Number(node.maintenance_end_ms) > 0) {
     const from = new Date(Number(node.maintenance_start_ms)).toLocaleString("en-GB");
     remarks.push(`maintenance from ${from} for ${timeText(node.maintenance_end_ms - node.maintenance_start_ms)}`);
