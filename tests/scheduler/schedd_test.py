@@ -132,19 +132,19 @@ class Decisions(WithTwoNodes):
         """A kernel of its that does not end by itself; its agent alone would wait for half a minute."""
         self.start("a", lease="1h", checkpoints="0", options=["--pause-timeout", "2s"])
         go_on = os.path.join(self.nodes.folder, "go-on")
-        other = self.run_job("other")
+        calm = self.run_job("calm")
         self.addCleanup(touch, go_on)
-        self.schedd.submit("stuck", [built("tests/programs/stubborn"), "spin", go_on], other.env(), priority=-5)
+        self.schedd.submit("stuck", [built("tests/programs/stubborn"), "spin", go_on], calm.env(), priority=-5)
         self.schedd.wait_for_state("stuck", "RUNNING")
         self.nodes["a"].agent.wait_for_output("stuck", "spinning")
-        high = self.submit("high", priority=5)
-        self.schedd.wait_for_state("high", "RUNNING")
-        self.assertEqual(self.schedd.state_of("other"), "PAUSED")
+        urgent = self.submit("urgent", priority=5)
+        self.schedd.wait_for_state("urgent", "RUNNING")
+        self.assertEqual(self.schedd.state_of("calm"), "PAUSED")
         self.assertIn("job stuck has not paused within 2 s", self.schedd.story())
         touch(go_on)
         self.schedd.wait_for_state("stuck", "DONE", "FAILED")
-        self.check(high, other)
-        for name in ("stuck", "other"):
+        self.check(urgent, calm)
+        for name in ("stuck", "calm"):
             self.assertEqual((self.schedd.state_of(name), self.schedd.job(name).restarts), ("DONE", 0), self.schedd.story())
 
     def test_a_node_is_drained(self):
