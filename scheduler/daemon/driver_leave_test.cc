@@ -292,8 +292,8 @@ TEST_F(DriverTest, AnImageOfTheSameIdOnAnotherNodeIsAnotherImage) {
   v1::DrainRequest request;
   request.set_node("n0");
   ASSERT_OK(core_->Drain(request).status());
-  ASSERT_TRUE(agents_.Await(
-      [&] { return Job("j").node() == "n1" && Job("j").state() == v1::QUEUE_STATE_RUNNING; }));
+  ASSERT_TRUE(
+      agents_.Await([&] { return Job("j").node() == "n1" && Job("j").state() == v1::QUEUE_STATE_RUNNING; }));
   agents_.SetImage("n1", "j", "000001");
   EXPECT_TRUE(agents_.Await([&] { return copies("n1") == 1; }));
 }

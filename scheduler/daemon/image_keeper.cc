@@ -5,6 +5,7 @@
 
 #include "base/log/log.h"
 #include "scheduler/daemon/conclusion.h"
+#include "scheduler/daemon/job_log.h"
 
 namespace stasis::scheduler {
 namespace {
@@ -19,10 +20,6 @@ std::string ShortHash(const std::string& text) {
   uint32_t hash = 2166136261;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619;
   return std::to_string(hash);
-}
-
-nlohmann::json Facts(const std::string& node, const std::string& job, const Status& status) {
-  return {{"node", node}, {"job", job}, {"outcome", status.ToString()}};
 }
 
 }  // namespace

@@ -80,7 +80,8 @@ std::vector<Step> RestoreSteps(const Order& order, const StepSettings& settings)
     steps.push_back({order.node, copy, "copy", false, true});
   }
   auto restore = For<v1::RestoreRequest>(order);
-  // It may have been on its way to a node that is lost. What there is of it there is ended when that one is back.
+  // It may have been on its way to a node that is lost. What there is of it there is ended when that one is
+  // back.
   restore.set_take_back(true);
   SetGpus(order, &restore);
   steps.push_back({order.target, restore, "", false, !elsewhere});
