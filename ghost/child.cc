@@ -122,8 +122,10 @@ Status WaitProcess(pid_t pid, const Deadline& deadline) {
 }
 
 Result<int> WaitChild(pid_t pid, const Deadline& deadline) {
-  RETURN_IF_ERROR(WaitProcess(pid, deadline));
   int status = 0;
+  // One that has ended already takes no descriptor to wait for.
+  if (waitpid(pid, &status, WNOHANG) == pid) return status;
+  RETURN_IF_ERROR(WaitProcess(pid, deadline));
   while (waitpid(pid, &status, 0) < 0) {
     if (errno != EINTR) return ErrnoStatus(errno, "wait for process " + std::to_string(pid));
   }

@@ -1,8 +1,10 @@
 #include "ghost/criu.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -77,6 +79,57 @@ void SpareFromOutOfMemory(pid_t pid) {
   if (file.valid()) (void)!write(file.get(), "-1000", 5);
 }
 
+// A process, held by one descriptor so that its number cannot come to mean another one. Where there is none
+// to spare it is looked at by its number, and the descriptor is asked for again. What cannot be seen of it
+// has not happened.
+class Watched {
+ public:
+  explicit Watched(pid_t pid) : pid_(pid) { Hold(); }
+
+  bool EndsWithin(Duration time) {
+    const Deadline deadline = Deadline::After(time);
+    for (;;) {
+      Hold();
+      if (gone_) return true;
+      pollfd wait{handle_.get(), POLLIN, 0};  // a number below 0 is passed over
+      if (poll(&wait, 1, deadline.PollTimeout()) > 0) return true;
+      if (!handle_.valid() && IsGone()) return true;
+      if (deadline.Expired()) return false;
+    }
+  }
+
+  // It has begun to end, and nothing can keep it from that.
+  bool Dies() {
+    if (EndsWithin(Duration::zero())) return true;
+    const Result<ProcStat> stat = ReadProcStat(pid_);
+    return stat.ok() && stat->dying;
+  }
+
+  bool Kill() {
+    Hold();
+    return handle_.valid() && syscall(SYS_pidfd_send_signal, handle_.get(), SIGKILL, nullptr, 0) == 0;
+  }
+
+ private:
+  void Hold() {
+    if (handle_.valid() || gone_) return;
+    Result<Fd> handle = OpenPidFd(pid_);
+    gone_ = handle.status().code() == StatusCode::kNotFound;
+    if (handle.ok()) handle_ = *std::move(handle);
+  }
+
+  bool IsGone() const {
+    siginfo_t info{};
+    if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0)
+      return info.si_pid == pid_;
+    return kill(pid_, 0) != 0 && errno == ESRCH;
+  }
+
+  const pid_t pid_;
+  Fd handle_;
+  bool gone_ = false;
+};
+
 }  // namespace
 
 bool IsWholeIdMap(const std::string& map) {
@@ -146,21 +199,21 @@ Result<HeldChild> StartCriuDump(const std::string& criu, pid_t root, const std::
 
 // The first process of a PID namespace that is killed ends when the others have been waited for. Those that
 // CRIU holds are CRIU's to wait for, and CRIU may wait for the first one: then neither ends.
-Status AwaitDump(pid_t criu, pid_t root, Duration patience) {
-  for (;;) {
-    Status ended = WaitProcess(criu, Deadline::After(kLookTime));
-    if (ended.code() != StatusCode::kTimeout) return ended;
-    Result<ProcStat> stat = ReadProcStat(root);
-    if (!stat.ok() || stat->dying) break;
+void AwaitDump(pid_t criu_pid, pid_t root_pid, Duration patience) {
+  Watched criu(criu_pid), root(root_pid);
+  for (bool killed = false; !killed;) {
+    while (!root.Dies()) {
+      if (criu.EndsWithin(kLookTime)) return;
+    }
+    if (criu.EndsWithin(patience)) return;
+    // A kill cannot be taken back, and is not for a task that lives.
+    killed = root.Dies() && criu.Kill();
   }
-  Status ended = WaitProcess(criu, Deadline::After(patience));
-  if (ended.code() != StatusCode::kTimeout) return ended;
   RawLog(LogLevel::kWarning,
-         "criu works on a task that is dying, and is killed: process %d waits for process %d", criu, root);
-  if (kill(criu, SIGKILL) != 0 && errno != ESRCH) return ErrnoStatus(errno, "kill process " + Named(criu));
-  RETURN_IF_ERROR(WaitProcess(criu, Deadline::Never()));
-  (void)WaitProcess(root, Deadline::After(kEndTime));
-  return Status();
+         "criu works on a task that is dying, and is killed: process %d waits for process %d", criu_pid,
+         root_pid);
+  while (!criu.EndsWithin(kLookTime)) continue;
+  (void)root.EndsWithin(kEndTime);
 }
 
 Result<HeldChild> StartCriuRestore(const std::string& criu, const std::string& images,

@@ -29,7 +29,8 @@ struct CriuFailure {
 // The cause that a log shows: the first error that is not a consequence of another.
 CriuFailure ExplainCriuLog(const std::string& log);
 
-// `option` if not empty, else $STASIS_CRIU, the one of our package, PATH, ~/.cache/stasis/criu/bin/criu. kNotFound names all of them.
+// `option` if not empty, else $STASIS_CRIU, the one of our package, PATH, ~/.cache/stasis/criu/bin/criu.
+// kNotFound names all of them.
 Result<std::string> FindCriu(const std::string& option);
 // "4.2.1"
 Result<std::string> CriuVersion(const std::string& criu);
@@ -49,8 +50,9 @@ Result<HeldChild> StartCriuDump(const std::string& criu, pid_t root, const std::
                                 DumpTcp tcp);
 // Waits for the end of the process `criu`, a child or not, that dumps the tree below `root`: for as long as
 // the tree lives. One whose root dies has `patience` to notice; then it is killed, and what is left of the
-// root is awaited.
-Status AwaitDump(pid_t criu, pid_t root, Duration patience = std::chrono::seconds(5));
+// root is awaited. What cannot be seen of either has not happened, so a shortage of descriptors only makes it
+// wait.
+void AwaitDump(pid_t criu, pid_t root, Duration patience = std::chrono::seconds(5));
 // What takes the place of everything that processes of the dump had open as `path`.
 struct CriuInherited {
   std::string path;  // absolute

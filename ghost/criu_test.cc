@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -14,6 +15,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <span>
 #include <thread>
 #include <utility>
@@ -114,7 +116,7 @@ class HeldTask : public testing::Test {
 TEST_F(HeldTask, ADumpOfATaskThatIsKilledComesToItsEnd) {
   EXPECT_FALSE(ReadProcStat(root_)->dying);
   ASSERT_EQ(kill(root_, SIGKILL), 0);
-  ASSERT_TRUE(AwaitDump(tracer_, root_, std::chrono::milliseconds(10)).ok());
+  AwaitDump(tracer_, root_, std::chrono::milliseconds(10));
   EXPECT_TRUE(HasEnded(root_));
   Result<int> status = WaitChild(std::exchange(tracer_, 0), Deadline::After(std::chrono::seconds(60)));
   ASSERT_TRUE(status.ok()) << status.status().ToString();
@@ -133,11 +135,68 @@ TEST_F(HeldTask, ADumpOfATaskThatLivesIsWaitedFor) {
     (void)poll(nullptr, 0, 1200);
     (void)!write(ready_[1], "1", 1);
   });
-  EXPECT_TRUE(AwaitDump(criu, root_, std::chrono::milliseconds(1)).ok());
+  AwaitDump(criu, root_, std::chrono::milliseconds(1));
   later.join();
   Result<int> status = WaitChild(criu, Deadline::After(std::chrono::seconds(60)));
   ASSERT_TRUE(status.ok()) << status.status().ToString();
   EXPECT_EQ(ExitText(*status), "exit status 7");
+}
+
+// While it lives nothing more can be opened.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const rlimit none{3, before_.rlim_max};  // which stdin, stdout and stderr have used up
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  }
+  ~NoDescriptors() { EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before_), 0); }
+
+ private:
+  rlimit before_{};
+};
+
+int PidFds() {
+  int count = 0;
+  for (const ProcFd& fd : FdsOf(getpid())) count += fd.target == "anon_inode:[pidfd]" ? 1 : 0;
+  return count;
+}
+
+// What could not be read of a task was once taken for its death, and criu was killed inside of it.
+class ShortOfDescriptors : public HeldTask, public testing::WithParamInterface<bool> {};
+
+TEST_P(ShortOfDescriptors, ADumpOfATaskThatLivesIsWaitedFor) {
+  const bool from_the_start = GetParam();
+  const pid_t criu = fork();
+  if (criu == 0) {
+    char byte = 0;
+    (void)!read(ready_[0], &byte, 1);
+    _exit(7);
+  }
+  std::optional<NoDescriptors> none;
+  if (from_the_start) none.emplace();
+  std::thread later([&] {
+    // Until it is waited for, by descriptors of both.
+    while (!from_the_start && PidFds() < 2) (void)poll(nullptr, 0, 1);
+    if (!none) none.emplace();
+    // Longer than it takes to look at the task more than once.
+    (void)poll(nullptr, 0, 1200);
+    (void)!write(ready_[1], "1", 1);
+  });
+  AwaitDump(criu, root_, std::chrono::milliseconds(1));
+  later.join();
+  Result<int> status = WaitChild(criu, Deadline::After(std::chrono::seconds(60)));
+  none.reset();
+  ASSERT_TRUE(status.ok()) << status.status().ToString();
+  EXPECT_EQ(ExitText(*status), "exit status 7");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ShortOfDescriptors, testing::Bool());
+
+TEST(ProcTest, AProcessThatCannotBeLookedAtHasNotEnded) {
+  NoDescriptors none;
+  EXPECT_EQ(ReadProcStat(getpid()).status().code(), StatusCode::kResourceExhausted);
+  EXPECT_FALSE(HasEnded(getpid()));
 }
 
 // A stand-in for CRIU, which writes down what it was called with.

@@ -183,6 +183,7 @@ class Job {
   // job_guardian.cc: what another ghost needs to go on, and going on
   Status Publish(std::optional<Step> step, bool with_fds);
   Json StateJson(std::optional<Step> step) const;
+  Status AwaitLeftCriu(Phase goal);
   Status Recover(Phase goal, const Json& state);
   Status FindRealPhase(Phase* goal);
 

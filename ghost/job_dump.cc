@@ -216,10 +216,10 @@ Status Job::RunCriuDump(const std::string& folder) {
                                                  connected ? DumpTcp::kConnections : DumpTcp::kNone));
   RETURN_IF_ERROR(LetCriuGo(Step::kDump, criu));
   Status inside = Fault(FaultPoint::kDumpInside);
-  RETURN_IF_ERROR(AwaitDump(criu_pid_, process_.init_pid));
+  AwaitDump(criu_pid_, process_.init_pid);
   Result<int> exit_status = WaitChild(std::exchange(criu_pid_, 0), Deadline::Never());
-  RETURN_IF_ERROR(exit_status.status());
-  Status status = CriuStatus(*exit_status, folder + "/dump.log", &op_.answer.remedy);
+  Status status = exit_status.ok() ? CriuStatus(*exit_status, folder + "/dump.log", &op_.answer.remedy)
+                                   : exit_status.status();
   if (!status.ok()) {
     Status ended = EndCriu(folder, Deadline::After(kPromptTime));
     if (!ended.ok()) Log(LogLevel::kWarning, ended.ToString());

@@ -115,15 +115,22 @@ Status Job::Adopt(Adopted adopted) {
   return status;
 }
 
-Status Job::Recover(Phase goal, const Json& state) {
-  // The number may belong to somebody else by now.
+Status Job::AwaitLeftCriu(Phase goal) {
+  if (criu_pid_ <= 0) return Status();
   Result<ProcStat> criu = ReadProcStat(criu_pid_);
-  if (criu_pid_ > 0 && criu.ok() && criu->start_time == criu_start_time_) {
-    // What a restore has made so far ends in any case.
-    const bool dumps = goal != Phase::kAbsent;
-    RETURN_IF_ERROR(dumps ? AwaitDump(criu_pid_, process_.init_pid)
-                          : WaitProcess(criu_pid_, Deadline::Never()));
-  }
+  if (criu.status().code() == StatusCode::kNotFound) return Status();
+  // Whether it works in the task is not known then.
+  RETURN_IF_ERROR(criu.status());
+  // The number may belong to somebody else by now.
+  if (criu->start_time != criu_start_time_) return Status();
+  // What a restore has made so far ends in any case.
+  if (goal == Phase::kAbsent) return WaitProcess(criu_pid_, Deadline::Never());
+  AwaitDump(criu_pid_, process_.init_pid);
+  return Status();
+}
+
+Status Job::Recover(Phase goal, const Json& state) {
+  RETURN_IF_ERROR(AwaitLeftCriu(goal));
   criu_pid_ = 0;
   for (const std::string& folder : {paths_.Dump(), paths_.Revive()}) {
     RETURN_IF_ERROR(EndCriu(folder + "/" + kCriuFolder, Deadline::After(kThawTime)));

@@ -63,6 +63,8 @@ Result<ProcStat> ParseStat(pid_t pid, const std::string& text) {
 Result<std::string> ReadProc(const std::string& path, pid_t pid) {
   Result<std::string> text = ReadFile(path, kMaxProcFile);
   if (text.ok() && !text->empty()) return text;
+  // No descriptor to spare, for one, says nothing of the process.
+  if (!text.ok() && text.status().code() != StatusCode::kNotFound) return text.status();
   return Status(StatusCode::kNotFound, "process " + std::to_string(pid) + " has ended");
 }
 
@@ -162,7 +164,8 @@ std::string Named(pid_t pid) {
 
 bool HasEnded(pid_t pid) {
   Result<ProcStat> stat = ReadProcStat(pid);
-  return !stat.ok() || stat->state == 'Z' || stat->state == 'X';
+  if (!stat.ok()) return stat.status().code() == StatusCode::kNotFound;
+  return stat->state == 'Z' || stat->state == 'X';
 }
 
 namespace {

@@ -1,5 +1,5 @@
 // What /proc says about a process, its threads, files and memory. Values as they were at the moment of
-// reading; a process that ends in between is kNotFound. Thread-safe.
+// reading; a process that ends in between is kNotFound, and nothing else is. Thread-safe.
 #ifndef GHOST_PROC_H_
 #define GHOST_PROC_H_
 
