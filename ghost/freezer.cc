@@ -168,11 +168,27 @@ Result<Frozen> FreezeBySignal(pid_t root, const Deadline& deadline) {
   }
 }
 
+// It is stopped, or about to be: a signal is taken some time after it was sent. Where that cannot be seen it
+// counts as stopped.
+bool IsStopped(pid_t pid) {
+  // The signal first: whoever takes it stands still by the time that it is seen to be gone.
+  const Result<ProcIds> ids = ReadProcIds(pid);
+  if (!ids.ok()) return ids.status().code() != StatusCode::kNotFound;
+  if ((ids->pending_signals >> (SIGSTOP - 1)) & 1) return true;
+  for (pid_t tid : ThreadsOf(pid)) {
+    const Result<ProcStat> stat = ReadThreadStat(pid, tid);
+    if (stat.ok() && (stat->state == 'T' || stat->state == 't')) return true;
+  }
+  return false;
+}
+
+// To others the signal would be one more that their program may have a handler for.
 Status ContinueTree(pid_t root) {
   Result<std::vector<pid_t>> tree = ProcessTree(root);
   if (!tree.ok()) return Status();
   Status first;
   for (size_t i = tree->size(); i-- > 0;) {  // children first
+    if (!IsStopped((*tree)[i])) continue;
     if (kill((*tree)[i], SIGCONT) != 0 && errno != ESRCH && first.ok()) {
       first = ErrnoStatus(errno, "continue process " + Named((*tree)[i]));
     }

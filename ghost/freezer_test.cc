@@ -141,6 +141,54 @@ TEST_P(FreezerTest, AFrozenTreeIsFrozenAgainAndSetFree) {
 INSTANTIATE_TEST_SUITE_P(All, FreezerTest,
                          testing::Values(FreezeKind::kCgroupV2, FreezeKind::kCgroupV1, FreezeKind::kSigstop));
 
+// Each signal that it gets becomes a letter in a pipe: 'c' of SIGCONT, 'u' of SIGUSR1.
+int letters = -1;
+void WriteLetter(int signal) { (void)!write(letters, signal == SIGCONT ? "c" : "u", 1); }
+
+TEST(ContinueTreeTest, WhoIsNotStoppedHearsNothing) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  letters = ends[1];
+  const pid_t root = fork();
+  if (root == 0) {
+    setpgid(0, 0);
+    signal(SIGCONT, WriteLetter);
+    signal(SIGUSR1, WriteLetter);
+    const pid_t child = fork();
+    if (child > 0) (void)!write(ends[1], "r", 1);
+    for (;;) pause();
+  }
+  setpgid(root, root);
+  char letter = 0;
+  ASSERT_EQ(read(ends[0], &letter, 1), 1);
+  const Result<std::vector<pid_t>> tree = ProcessTree(root);
+  ASSERT_OK(tree.status());
+  ASSERT_EQ(tree->size(), 2u);
+  ASSERT_EQ(kill(tree->back(), SIGSTOP), 0);
+  for (char state = '?'; state != 'T'; usleep(1000)) state = ReadProcStat(tree->back())->state;
+  ASSERT_OK(ThawTree({FreezeKind::kSigstop, "", "", root, false}, Deadline::After(std::chrono::seconds(60))));
+  ASSERT_EQ(read(ends[0], &letter, 1), 1);
+  EXPECT_EQ(letter, 'c');  // the child's
+  // A signal that was sent before is heard before.
+  ASSERT_EQ(kill(root, SIGUSR1), 0);
+  ASSERT_EQ(read(ends[0], &letter, 1), 1);
+  EXPECT_EQ(letter, 'u');
+  kill(-root, SIGKILL);
+  waitpid(root, nullptr, 0);
+  close(ends[0]);
+  close(ends[1]);
+}
+
+TEST(ContinueTreeTest, AStopThatIsOnItsWayIsUndone) {
+  Tree tree;
+  ASSERT_TRUE(tree.Moves());
+  for (int i = 0; i < 300; ++i) {
+    ASSERT_EQ(kill(-tree.root(), SIGSTOP), 0);
+    ASSERT_OK(ThawTree({FreezeKind::kSigstop, "", "", tree.root(), false}, Deadline::Never()));
+    ASSERT_EQ(tree.States().find('T'), std::string::npos) << "round " << i;
+  }
+}
+
 TEST(FreezeTreeTest, NothingToFreezeIsAnError) {
   EXPECT_EQ(FreezeTree(0x3ffffff, "test", Deadline::After(std::chrono::seconds(1))).status().code(),
             StatusCode::kNotFound);
