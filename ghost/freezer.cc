@@ -280,4 +280,8 @@ Status ThawTree(const Frozen& frozen, const Deadline& deadline) {
   return Status();
 }
 
+void RemoveFreezer(const Frozen& frozen) {
+  if (!frozen.folder.empty()) EmptyFolder(frozen);
+}
+
 }  // namespace stasis

@@ -47,6 +47,8 @@ bool IsFrozenTree(pid_t root, const std::string& name);
 Frozen FindFrozenTree(pid_t root, const std::string& name);
 // Sets it free and puts every process back where it was. OK when the tree is gone. Idempotent.
 Status ThawTree(const Frozen& frozen, const Deadline& deadline);
+// Removes the cgroup of a tree that has ended, also one that does not thaw as a cgroup around it is frozen.
+void RemoveFreezer(const Frozen& frozen);
 
 }  // namespace stasis
 

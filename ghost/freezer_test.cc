@@ -1,10 +1,13 @@
 #include "ghost/freezer.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "ghost/child.h"
 #include "ghost/proc.h"
 #include "ghost/testing.h"
 
@@ -136,6 +139,37 @@ TEST_P(FreezerTest, AFrozenTreeIsFrozenAgainAndSetFree) {
   EXPECT_TRUE(first->folder.empty() || !Exists(first->folder));
   EXPECT_TRUE(tree.Moves());
   EXPECT_EQ(tree.States().find('T'), std::string::npos);
+}
+
+// As in a container that is paused: what is left there has to end, and its cgroup with it.
+TEST(FrozenInFrozenTest, WhatDoesNotThawEndsAndItsCgroupGoes) {
+  const CgroupMounts mounts = FindCgroupMounts();
+  const std::string outer = mounts.v2 + "/stasis-outer-" + std::to_string(getpid());
+  if (mounts.v2.empty() || mkdir(outer.c_str(), 0755) != 0) GTEST_SKIP() << "no cgroup v2 to write to";
+  auto write_to = [&](const char* file, const std::string& value) {
+    Fd fd(open((outer + file).c_str(), O_WRONLY | O_CLOEXEC));
+    return write(fd.get(), value.data(), value.size()) == static_cast<ssize_t>(value.size());
+  };
+  {
+    Tree tree;
+    ASSERT_TRUE(tree.Moves());
+    const Result<std::vector<pid_t>> pids = ProcessTree(tree.root());
+    ASSERT_OK(pids.status());
+    for (const pid_t pid : *pids) ASSERT_TRUE(write_to("/cgroup.procs", std::to_string(pid)));
+    ASSERT_OK(
+        FreezeTree(tree.root(), "test", Deadline::After(std::chrono::seconds(60)), {FreezeKind::kCgroupV2})
+            .status());
+    ASSERT_TRUE(write_to("/cgroup.freeze", "1"));
+    const Frozen left = FindFrozenTree(tree.root(), "test");
+    EXPECT_EQ(left.folder, outer + "/stasis-test-" + std::to_string(tree.root()));
+    EXPECT_EQ(ThawTree(left, Deadline::After(std::chrono::milliseconds(10))).code(), StatusCode::kTimeout);
+    ASSERT_EQ(kill(-tree.root(), SIGKILL), 0);
+    ASSERT_OK(WaitProcess(tree.root(), Deadline::After(std::chrono::seconds(60))));
+    RemoveFreezer(left);
+    EXPECT_FALSE(Exists(left.folder));
+  }
+  EXPECT_TRUE(write_to("/cgroup.freeze", "0"));
+  EXPECT_EQ(rmdir(outer.c_str()), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, FreezerTest,

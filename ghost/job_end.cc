@@ -12,6 +12,7 @@ namespace stasis {
 namespace {
 
 constexpr std::chrono::seconds kKillTime(30);
+constexpr std::chrono::seconds kLeftThawTime(5);
 
 void KillAll(const std::vector<pid_t>& tree) {
   for (pid_t pid : tree) (void)kill(pid, SIGKILL);
@@ -59,11 +60,14 @@ Status Job::CancelTask() {
   if (phase_ == Phase::kAbsent) {
     return Status(StatusCode::kFailedPrecondition, "task " + config_.name + " has ended");
   }
-  // One that is gone may have left it in a cgroup, which would be there for ever.
-  if (frozen_.kind == FreezeKind::kNone) frozen_ = FindFrozenTree(process_.init_pid, config_.name);
   RETURN_IF_ERROR(ThawTree(frozen_, Deadline::After(kThawTime)));
   frozen_ = Frozen();
+  // One that is gone may have left it in a cgroup, which would be there for ever.
+  const Frozen left = FindFrozenTree(process_.init_pid, config_.name);
+  // It does not thaw while a cgroup around it is frozen, and what is killed in it ends all the same.
+  (void)ThawTree(left, Deadline::After(kLeftThawTime));
   RETURN_IF_ERROR(EndTask(op_.request.grace));
+  RemoveFreezer(left);
   phase_ = Phase::kAbsent;
   in_doubt_ = false;
   guard_.Dismiss();

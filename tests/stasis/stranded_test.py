@@ -40,8 +40,11 @@ class Stranded(unittest.TestCase):
                 if command[0].endswith(b"stasis-ghost") and job.name.encode() in command and self.site.state.encode() in command:
                     killed.append(os.pidfd_open(int(pid)))
                     self.addCleanup(os.close, killed[-1])
-                    signal.pidfd_send_signal(killed[-1], signal.SIGKILL)
         self.assertEqual(len(killed), 2, "a ghost and its guardian")
+        # Neither sees the other one's end.
+        for kill in (signal.SIGSTOP, signal.SIGKILL):
+            for pidfd in killed:
+                signal.pidfd_send_signal(pidfd, kill)
         for pidfd in killed:
             self.assertTrue(select.select([pidfd], [], [], 60)[0])
 
@@ -77,6 +80,39 @@ class Stranded(unittest.TestCase):
         job.verb("pause", "--no-freeze")
         self.kill_ghosts(job)
         self.check(job)
+
+    def cgroup_around(self, job):
+        """All of the task is in it, or a skip."""
+        with open("/proc/self/mounts", encoding="ascii") as file:
+            mounts = [line.split()[1] for line in file if line.split()[2] == "cgroup2"]
+        outer = f"{mounts[0]}/stasis-outer-{os.getpid()}" if mounts else ""
+        try:
+            os.mkdir(outer)
+        except OSError as error:
+            self.skipTest(f"no cgroup v2 to write to: {error}")
+        self.addCleanup(os.rmdir, outer)
+        pids = [job.process()["init_pid"]]
+        for pid in pids:
+            pids += map(int, hung.read(f"/proc/{pid}/task/{pid}/children").split())
+            self.write(f"{outer}/cgroup.procs", str(pid))
+        return outer
+
+    @staticmethod
+    def write(path, text):
+        with open(path, "w", encoding="ascii") as file:
+            file.write(text)
+
+    def test_one_that_does_not_thaw_as_a_cgroup_around_it_is_frozen(self):
+        job = self.start()
+        outer = self.cgroup_around(job)
+        job.verb("pause")
+        inner = f"{outer}/stasis-{job.name}-{job.process()['init_pid']}"
+        self.assertTrue(os.path.isdir(inner))
+        self.kill_ghosts(job)
+        self.write(f"{outer}/cgroup.freeze", "1")
+        job.verb("cancel", "--grace", "1ms")
+        self.assertFalse(os.path.isdir(inner))
+        self.assertEqual(self.state(job), "killed")
 
     def test_one_that_was_being_dumped(self):
         job = self.start()
