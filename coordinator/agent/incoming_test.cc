@@ -413,14 +413,17 @@ TEST_F(IncomingTest, WhatASourceThatIsGoneHasSentIsLetGoOf) {
   EXPECT_EQ(HandOver(token).kind(), v1::OUTCOME_KIND_NOT_TAKEN);
 }
 
-// One sign that is lost on the way is followed by another one.
+// One sign that is lost on the way is followed by another one, as is one that the target could not take.
 TEST_F(IncomingTest, ASourceIsHeardWhileItLives) {
   incoming_ =
       *Incoming::Start(site_, *database_, registry_, set_schedule_, clock_, std::chrono::milliseconds(1));
   peer_ = std::make_unique<DirectPeer>(*incoming_);
   std::string token = Accept("train");
   peer_->fail = [&](const std::string&) {
-    return peer_->signs % 2 == 0 ? Status(StatusCode::kUnavailable, "the network is cut") : Status();
+    constexpr StatusCode kOdd[] = {StatusCode::kUnavailable, StatusCode::kResourceExhausted,
+                                   StatusCode::kInternal};
+    const int sign = peer_->signs;
+    return sign % 2 == 0 ? Status(kOdd[sign / 2 % 3], "not heard") : Status();
   };
   {
     SignsOfLife signs(*peer_, token, std::chrono::milliseconds(1));

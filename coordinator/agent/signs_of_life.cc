@@ -7,9 +7,10 @@
 namespace stasis {
 namespace {
 
-// What another sign may find better.
-bool IsOfTheWay(const Status& status) {
-  return status.code() == StatusCode::kUnavailable || status.code() == StatusCode::kTimeout;
+// The target has nothing to wait for. Anything else, as a disk that is full there, another sign may find
+// better.
+bool IsOver(const Status& status) {
+  return status.code() == StatusCode::kNotFound || status.code() == StatusCode::kFailedPrecondition;
 }
 
 }  // namespace
@@ -38,7 +39,7 @@ void SignsOfLife::Run() {
     lock.unlock();
     const Status heard = peer_.StillAtIt(token_);
     lock.lock();
-    if (!heard.ok() && !IsOfTheWay(heard)) return;
+    if (IsOver(heard)) return;
   }
 }
 
