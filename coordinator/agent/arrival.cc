@@ -103,6 +103,11 @@ bool Arrival::Settled() const {
   return !taker_.open() && !preparing_ && taker_.step() == Taker::Step::kWait;
 }
 
+bool Arrival::Written() const {
+  std::lock_guard lock(mutex_);
+  return written_;
+}
+
 // Everything that can be done before it counts.
 Status Arrival::Prepare(const v1::HandOverRequest& request) {
   RETURN_IF_ERROR(CheckRules(request.schedule()));
@@ -242,7 +247,10 @@ Status Arrival::Write(Taker::Record record) {
     row_.record = record;
     row = row_;
   }
-  return parts_.table->Write(row);
+  Status written = parts_.table->Write(row);
+  std::lock_guard lock(mutex_);
+  written_ = written.ok();
+  return written;
 }
 
 v1::Outcome Arrival::Ask(Duration wait) {

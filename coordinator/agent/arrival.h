@@ -51,6 +51,8 @@ class Arrival {
   bool Silent(Duration how_long) const;
   // It is neither on its way nor being restored any more.
   bool Settled() const;
+  // The next agent knows what is known here. Else whoever asks for the token has to find this object.
+  bool Written() const;
   // It runs here, or has run here.
   bool Runs() const;
 
@@ -86,6 +88,7 @@ class Arrival {
   // Guarded by mutex_.
   Taker taker_;
   bool preparing_ = false;
+  bool written_ = true;  // of the latest record
 };
 
 }  // namespace stasis

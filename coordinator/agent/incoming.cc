@@ -174,7 +174,7 @@ void Incoming::DropSilentLocked() {
     if (!arrival.Silent(kGone)) return false;
     // What is forgotten counts as not taken, so it must be void before.
     (void)arrival.Ask(Duration::zero());
-    return arrival.Settled();
+    return arrival.Settled() && arrival.Written();
   });
 }
 

@@ -324,6 +324,29 @@ TEST_F(IncomingTest, WhatCannotBeRestoredIsReturnedAndNothingStays) {
   EXPECT_EQ(HandOverTable(*database_).Find(token).status().code(), StatusCode::kNotFound);
 }
 
+// What was not taken in was once forgotten with the token, and the source heard that it is not decided for
+// ever.
+TEST_F(IncomingTest, WhatCouldNotBeWrittenDownIsNotForgotten) {
+  MakeImage("train", 1, 2 << 20);
+  const std::string token = Accept("train");
+  ChunkSender sender(*peer_, token);
+  ASSERT_OK(sender.Send(source_, Chunks("train"), nullptr));
+  ASSERT_OK(SendManifest(token, "train"));
+  ASSERT_OK(
+      database_->Execute("CREATE TRIGGER no_room BEFORE INSERT ON handovers WHEN NEW.record = 'returned' "
+                         "BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"));
+  EXPECT_EQ(HandOver(token).kind(), v1::OUTCOME_KIND_NOT_TAKEN);  // there is no ghost
+  ASSERT_EQ(HandOverTable(*database_).Find(token)->record, Taker::Record::kMine);
+  const std::string silent = Accept("silent");
+  clock_.now_ms += 3 * 60 * 1000;
+  // Looks for silent ones, too.
+  (void)Accept("other");
+  EXPECT_EQ(incoming_->JobOf(silent), "");
+  EXPECT_EQ(Ask(token), v1::OUTCOME_KIND_NOT_TAKEN);
+  ASSERT_OK(peer_->Settle(token));
+  EXPECT_EQ(HandOverTable(*database_).Find(token).status().code(), StatusCode::kNotFound);
+}
+
 // What an agent that was killed in the middle has left, by what the task's files say.
 TEST_F(IncomingTest, AfterAKillTheFilesDecide) {
   TaskPaths never(site_.folders, "never"), ended(site_.folders, "ended"), half(site_.folders, "half");
