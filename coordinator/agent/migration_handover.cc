@@ -66,6 +66,11 @@ void MigrationRun::CarryOut(Giver& giver) {
 
 // It runs at the target: nothing that is here may stay, and nothing but the next attempt can help.
 bool MigrationRun::End() {
+  // That is refused while anything of it lives: what is here now was never paused for this.
+  if (!job_->Marked()) {
+    context_.Note("it was taken back meanwhile, and what is here stays");
+    return true;
+  }
   if (not_ended_) Pause(kLongestPauseMs);
   // Before anybody sees it end.
   options_.registry->SetMovedTo(job_->name(), memory_.target);

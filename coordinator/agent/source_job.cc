@@ -209,6 +209,13 @@ Status SourceJob::Unmark() {
   return status;
 }
 
+bool SourceJob::Marked() const {
+  for (size_t rank = 0; rank < tasks_.size(); ++rank) {
+    if (MovedTo(PathsOf(rank).folder).empty()) return false;
+  }
+  return true;
+}
+
 Status SourceJob::AwaitRest(bool* paused, bool* ended) {
   std::vector<RankStand> stands;
   if (ranked()) {

@@ -59,6 +59,8 @@ class SourceJob {
   // Marks that nothing makes it run here any more (coordinator/moved_mark.h), and takes the marks away.
   Status Mark(const std::string& node);
   Status Unmark();
+  // All of it carries its mark. One that was marked and is not any more has been taken back.
+  bool Marked() const;
 
   // When nothing works on it any more.
   Status AwaitRest(bool* paused, bool* ended);
