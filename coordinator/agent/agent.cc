@@ -66,8 +66,8 @@ Operations::Kinds Agent::MakeOperationKinds() {
   options.set_schedule = [this](const std::string& job, const v1::Schedule& schedule, const Actor&) {
     return SetSchedule(job, schedule);
   };
-  options.taken_back = [registry = registry_.get()](const std::string& job) {
-    registry->SetMovedTo(job, "");
+  options.set_moved_to = [registry = registry_.get()](const std::string& job, const std::string& node) {
+    registry->SetMovedTo(job, node);
   };
   MigrationOptions migration;
   migration.site = site_;

@@ -13,6 +13,9 @@ namespace {
 
 using Verb = JobRequest::Verb;
 
+// Of what is remembered: what was marked as handed over before it was taken back.
+constexpr char kMarks[] = "moved";
+
 std::string RestoreRemedy(const std::string& name, const TaskView& view) {
   if (view.last_image.empty()) return "";
   return "`stasis restore " + name + "` brings it back from image " + view.last_image;
@@ -61,54 +64,112 @@ Json GhostKind::Failed(const Status& status, const std::string& remedy) const {
   return FailureJson(JobVerbName(verb_), status, remedy);
 }
 
-// Of what still lives here nobody knows yet whether it goes on here or there.
-Status GhostKind::TakeBack(const std::string& job) const {
-  std::vector<std::string> tasks = {job};
-  if (IsJob(site_.folders, job)) {
-    ASSIGN_OR_RETURN(const JobRecord record, ReadJobRecord(site_.folders.state, job));
-    tasks.clear();
-    for (int rank = 0; rank < record.ranks(); ++rank) tasks.push_back(record.TaskOf(rank));
-  }
+Result<std::vector<std::string>> GhostKind::TasksOf(const std::string& job) const {
+  if (!IsJob(site_.folders, job)) return std::vector<std::string>{job};
+  ASSIGN_OR_RETURN(const JobRecord record, ReadJobRecord(site_.folders.state, job));
+  std::vector<std::string> tasks;
+  for (int rank = 0; rank < record.ranks(); ++rank) tasks.push_back(record.TaskOf(rank));
+  return tasks;
+}
+
+// "train lives: it is running"; "": nothing of it lives here.
+Result<std::string> GhostKind::LiveTaskOf(const std::string& job) const {
+  ASSIGN_OR_RETURN(const std::vector<std::string> tasks, TasksOf(job));
   for (const std::string& task : tasks) {
     const Result<TaskFacts> facts = ReadTaskFacts(TaskPaths(site_.folders, task));
     if (!facts.ok() && facts.status().code() != StatusCode::kNotFound) return facts.status();
     if (!facts.ok()) continue;
     const TaskCondition condition = DeriveCondition(*facts).condition;
-    if (IsLive(condition))
-      return Errorf(StatusCode::kFailedPrecondition, "%s lives: it is %s", task.c_str(),
-                    TaskConditionName(condition));
+    if (IsLive(condition)) return task + " lives: it is " + TaskConditionName(condition);
   }
+  return std::string();
+}
+
+// By task, the node that it was handed over to. Of what still lives here nobody knows yet whether it goes on
+// here or there.
+Result<Json> GhostKind::MarksToTake(const std::string& job) const {
+  ASSIGN_OR_RETURN(const std::string live, LiveTaskOf(job));
+  if (!live.empty()) return Status(StatusCode::kFailedPrecondition, live);
+  ASSIGN_OR_RETURN(const std::vector<std::string> tasks, TasksOf(job));
+  Json marks = Json::object();
+  for (const std::string& task : tasks) {
+    const std::string node = MovedTo(TaskPaths(site_.folders, task).folder);
+    if (!node.empty()) marks[task] = node;
+  }
+  return marks;
+}
+
+Status GhostKind::TakeBack(const std::string& job) const {
+  ASSIGN_OR_RETURN(const std::vector<std::string> tasks, TasksOf(job));
   for (const std::string& task : tasks) RETURN_IF_ERROR(UnmarkMoved(TaskPaths(site_.folders, task).folder));
-  if (taken_back_) taken_back_(job);
+  if (set_moved_to_) set_moved_to_(job, "");
   return Status();
+}
+
+// What could not be brought back may still run there.
+Json GhostKind::OrGivenBack(const std::string& job, const Json& before, Json result) const {
+  if (BoolField(result, "ok")) return result;
+  const Result<std::string> live = LiveTaskOf(job);
+  if (!live.ok() || !live->empty()) return result;
+  std::string there;
+  const auto marks = before.find(kMarks);
+  if (marks == before.end() || !marks->is_object()) return result;
+  for (const auto& [task, node] : marks->items()) {
+    if (!node.is_string()) continue;
+    there = node.get<std::string>();
+    Status marked = MarkMoved(TaskPaths(site_.folders, task).folder, there);
+    if (!marked.ok()) AddNote(task + " is not marked as handed over any more: " + marked.ToString(), &result);
+  }
+  if (!there.empty() && set_moved_to_) set_moved_to_(job, there);
+  return result;
 }
 
 Json GhostKind::Carry(OperationContext& context) {
   Result<GhostAsk> ask = read_(context.request());
   if (!ask.ok()) return Failed(ask.status());
-  if (Status named = CheckTaskName(context.job()); !named.ok()) return Failed(named);
+  const std::string job = context.job();
+  if (Status named = CheckTaskName(job); !named.ok()) return Failed(named);
+  const bool ranked = IsJob(site_.folders, job);
+  Result<Json> before = ranked ? JobBefore(site_.folders, job) : Json::object();
+  if (!before.ok()) return Failed(before.status(), RemedyOfDamage(job, before.status()));
   if (ask->take_back) {
-    if (Status taken = TakeBack(context.job()); !taken.ok())
-      return Failed(taken, RemedyOfDamage(context.job(), taken));
+    Result<Json> marks = MarksToTake(job);
+    if (!marks.ok()) return Failed(marks.status(), RemedyOfDamage(job, marks.status()));
+    (*before)[kMarks] = *std::move(marks);
   }
-  if (!IsJob(site_.folders, context.job())) return CarryTask(context, *ask, false);
-  Result<Json> before = JobBefore(site_.folders, context.job());
-  Status kept = before.ok() ? context.Remember(*before) : before.status();
-  return kept.ok() ? CarryJob(context, *ask) : Failed(kept, RemedyOfDamage(context.job(), kept));
+  if (!before->empty()) {
+    if (Status kept = context.Remember(*before); !kept.ok()) return Failed(kept, RemedyOfDamage(job, kept));
+  }
+  if (!ask->take_back) return ranked ? CarryJob(context, *ask) : CarryTask(context, *ask, false);
+  if (Status taken = TakeBack(job); !taken.ok()) return Failed(taken, RemedyOfDamage(job, taken));
+  return OrGivenBack(job, *before, ranked ? CarryJob(context, *ask) : CarryTask(context, *ask, false));
 }
 
 Json GhostKind::Recover(OperationContext& context) {
   Result<GhostAsk> ask = read_(context.request());
   if (!ask.ok()) return Failed(ask.status());
+  const std::string job = context.job();
+  const Json before = context.remembered();
+  if (!ask->take_back) return RecoverAsked(context, *ask, before);
+  // It was killed before it did anything.
+  if (before.empty()) return Carry(context);
+  // The marks may be there: it was killed before they were taken away, or when they were put back.
+  const Result<std::string> live = LiveTaskOf(job);
+  Status taken = live.status();
+  if (live.ok() && live->empty()) taken = TakeBack(job);
+  if (!taken.ok()) return Failed(taken, RemedyOfDamage(job, taken));
+  return OrGivenBack(job, before, RecoverAsked(context, *ask, before));
+}
+
+Json GhostKind::RecoverAsked(OperationContext& context, const GhostAsk& ask, const Json& before) {
   if (!IsJob(site_.folders, context.job()))
-    return TakeGoal(verb_, TaskPaths(site_.folders, context.job()), CarryTask(context, *ask, true));
-  Json before = context.remembered();
+    return TakeGoal(verb_, TaskPaths(site_.folders, context.job()), CarryTask(context, ask, true));
   // It was killed before it did anything.
   if (before.empty()) return Carry(context);
   Result<JobRecord> record = ReadJobRecord(site_.folders.state, context.job());
   if (!record.ok()) return Failed(record.status());
   LedJobOperation led(context, site_, *std::move(record));
-  return RecoverJob(led, ask->job, before, site_.folders);
+  return RecoverJob(led, ask.job, before, site_.folders);
 }
 
 // Asks before a ghost is started. One that may have done it already is asked in any case.

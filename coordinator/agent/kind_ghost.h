@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "coordinator/agent/operations.h"
 #include "coordinator/job_operation.h"
@@ -21,19 +22,25 @@ struct GhostAsk {
   bool only_jobs = false;  // an option is given that a task alone does not have
 };
 using ReadGhostAsk = std::function<Result<GhostAsk>(const std::string& request)>;
-// Called when a job that was handed over to another node is this one's again.
-using TakenBack = std::function<void(const std::string& job)>;
+// Called when a job that was handed over to another node is this one's again ("" for the node), and when it
+// could not be brought back, and so is not.
+using SetMovedTo = std::function<void(const std::string& job, const std::string& node)>;
 
 class GhostKind final : public OperationKind {
  public:
-  GhostKind(JobRequest::Verb verb, Site site, ReadGhostAsk read, TakenBack taken_back = {})
-      : verb_(verb), site_(std::move(site)), read_(std::move(read)), taken_back_(std::move(taken_back)) {}
+  GhostKind(JobRequest::Verb verb, Site site, ReadGhostAsk read, SetMovedTo set_moved_to = {})
+      : verb_(verb), site_(std::move(site)), read_(std::move(read)), set_moved_to_(std::move(set_moved_to)) {}
   Json Carry(OperationContext& context) override;
   Json Recover(OperationContext& context) override;
   bool preempts() const override { return verb_ == JobRequest::Verb::kCancel; }
 
  private:
+  Result<std::vector<std::string>> TasksOf(const std::string& job) const;
+  Result<std::string> LiveTaskOf(const std::string& job) const;
+  Result<Json> MarksToTake(const std::string& job) const;
   Status TakeBack(const std::string& job) const;
+  Json OrGivenBack(const std::string& job, const Json& before, Json result) const;
+  Json RecoverAsked(OperationContext& context, const GhostAsk& ask, const Json& before);
   Json CarryTask(OperationContext& context, const GhostAsk& ask, bool again);
   Json CarryJob(OperationContext& context, const GhostAsk& ask);
   Status CheckTask(const TaskPaths& paths, const GhostAsk& ask, bool again, std::string* remedy) const;
@@ -42,7 +49,7 @@ class GhostKind final : public OperationKind {
   const JobRequest::Verb verb_;
   const Site site_;
   const ReadGhostAsk read_;
-  const TakenBack taken_back_;
+  const SetMovedTo set_moved_to_;
 };
 
 // A job's operation that is led from here; tells the context what it hears.

@@ -4,7 +4,7 @@
 
 #include "base/files.h"
 #include "coordinator/agent/kinds.h"
-#include "coordinator/agent/live_operation.h"
+#include "coordinator/agent/operation_testing.h"
 #include "coordinator/job_record.h"
 #include "coordinator/moved_mark.h"
 #include "coordinator/node/testing.h"
@@ -12,38 +12,6 @@
 
 namespace stasis {
 namespace {
-
-class FakeContext final : public OperationContext {
- public:
-  FakeContext(std::string job, std::string request) : job_(std::move(job)), request_(std::move(request)) {}
-  const std::string& id() const override { return id_; }
-  const std::string& token() const override { return id_; }
-  std::string job() const override { return job_; }
-  const Actor& actor() const override { return actor_; }
-  const std::string& request() const override { return request_; }
-  Interrupt& interrupt() override { return interrupt_; }
-  void SetJob(const std::string& name) override { job_ = name; }
-  void Progress(const std::string&, uint64_t, uint64_t) override {}
-  void Note(const std::string&) override {}
-  uint32_t BeginSpan(std::string_view, uint32_t, std::string_view) override { return 0; }
-  void EndSpan(uint32_t, uint64_t) override {}
-  void TakeEvent(const std::string&, const Json&) override { events++; }
-  Status Remember(const Json& state) override {
-    remembered_ = state;
-    return Status();
-  }
-  Json remembered() const override { return remembered_; }
-
-  std::atomic<int> events{0};
-
- private:
-  const std::string id_ = "op-000001-1";
-  std::string job_;
-  const std::string request_;
-  const Actor actor_{"test", Role::kOperator};
-  OperationInterrupt interrupt_;
-  Json remembered_ = Json::object();
-};
 
 // Ranks whose coordinator was killed, as they have come to rest; what the next agent makes of them.
 class JobRecoveryTest : public testing::Test {
@@ -65,7 +33,9 @@ class JobRecoveryTest : public testing::Test {
       ranks_.push_back(std::make_unique<FakeRank>(state_, site.folders.run, record_.TaskOf(rank)));
     KindOptions options;
     options.site = site;
-    options.taken_back = [this](const std::string& job) { taken_back_.push_back(job); };
+    options.set_moved_to = [this](const std::string& job, const std::string& node) {
+      moved_to_.push_back(job + ">" + node);
+    };
     kinds_ = MakeKinds(std::move(options));
   }
 
@@ -98,7 +68,7 @@ class JobRecoveryTest : public testing::Test {
   std::string state_;
   JobRecord record_;
   std::vector<std::unique_ptr<FakeRank>> ranks_;
-  std::vector<std::string> taken_back_;
+  std::vector<std::string> moved_to_;  // "job>node" of each call
   Operations::Kinds kinds_;
 };
 
@@ -191,26 +161,82 @@ TEST_F(JobRecoveryTest, WhatHadNotBegunIsCarriedOut) {
   ExpectAll("held");
 }
 
-TEST_F(JobRecoveryTest, WhatWasHandedOverComesBackOnlyWhereThatIsMeant) {
-  Stand({"absent", "absent", "absent"});
-  WriteImage("000001");
-  for (int rank = 0; rank < kRanks; ++rank) {
-    const std::string folder = state_ + "/tasks/" + record_.TaskOf(rank);
-    ASSERT_TRUE(MakeFolders(folder).ok());
-    ASSERT_TRUE(MarkMoved(folder, "other").ok());
+// A job that has been handed over, and whose image is here.
+class TakeBackTest : public JobRecoveryTest {
+ protected:
+  TakeBackTest() {
+    Stand({"absent", "absent", "absent"});
+    WriteImage("000001");
+    for (int rank = 0; rank < kRanks; ++rank) {
+      EXPECT_TRUE(MakeFolders(FolderOf(rank)).ok());
+      EXPECT_TRUE(MarkMoved(FolderOf(rank), "other").ok());
+    }
+    request_.set_job("job");
+    request_.set_take_back(true);
   }
-  v1::RestoreRequest request;
-  request.set_job("job");
-  FakeContext refused("job", request.SerializeAsString());
+  std::string FolderOf(int rank) const { return state_ + "/tasks/" + record_.TaskOf(rank); }
+  void ExpectMarks(const std::string& node) {
+    for (int rank = 0; rank < kRanks; ++rank) EXPECT_EQ(MovedTo(FolderOf(rank)), node);
+  }
+
+  v1::RestoreRequest request_;
+};
+
+TEST_F(TakeBackTest, OnlyWhereThatIsMeant) {
+  request_.set_take_back(false);
+  FakeContext refused("job", request_.SerializeAsString());
   Json result = kinds_.at("restore")->Carry(refused);
   EXPECT_EQ(result["code"], "FAILED_PRECONDITION") << result.dump(2);
-  EXPECT_TRUE(taken_back_.empty());
-  request.set_take_back(true);
-  FakeContext meant("job", request.SerializeAsString());
+  EXPECT_TRUE(moved_to_.empty());
+  request_.set_take_back(true);
+  FakeContext meant("job", request_.SerializeAsString());
   result = kinds_.at("restore")->Carry(meant);
-  EXPECT_EQ(result.dump().find("handed over"), std::string::npos) << result.dump(2);
-  EXPECT_EQ(taken_back_, std::vector<std::string>{"job"});
-  for (int rank = 0; rank < kRanks; ++rank) EXPECT_EQ(MovedTo(state_ + "/tasks/" + record_.TaskOf(rank)), "");
+  EXPECT_EQ(result["ok"], true) << result.dump(2);
+  EXPECT_EQ(moved_to_, std::vector<std::string>{"job>"});
+  ExpectMarks("");
+}
+
+// What could not be brought back may still run where it is: nothing else may bring it back here.
+TEST_F(TakeBackTest, WhatCannotBeBroughtBackIsHandedOverAsBefore) {
+  for (auto& rank : ranks_) rank->SetFault({FakeFault::kFail, "join", StatusCode::kDriver, 100});
+  request_.set_image("000009");
+  FakeContext context("job", request_.SerializeAsString());
+  const Json result = kinds_.at("restore")->Carry(context);
+  EXPECT_EQ(result["ok"], false) << result.dump(2);
+  EXPECT_EQ(moved_to_, (std::vector<std::string>{"job>", "job>other"}));
+  ExpectMarks("other");
+}
+
+// By an agent that was killed before the marks were away, or when they were put back.
+TEST_F(TakeBackTest, ItIsCarriedOn) {
+  ASSERT_TRUE(UnmarkMoved(FolderOf(0)).ok());
+  Json before = running_;
+  before["image"] = "000001";
+  before["moved"] = {
+      {record_.TaskOf(0), "other"}, {record_.TaskOf(1), "other"}, {record_.TaskOf(2), "other"}};
+  const Json result = Recover("restore", request_, before);
+  EXPECT_EQ(result["ok"], true) << result.dump(2);
+  ExpectMarks("");
+}
+
+// Of a task alone; there is no ghost, so that it cannot be brought back.
+TEST_F(TakeBackTest, AlsoOfATaskWhoseAgentWasKilled) {
+  const TaskPaths paths({folder_.File("state"), folder_.File("run")}, "alone");
+  ASSERT_TRUE(MakeFolders(paths.folder).ok());
+  ASSERT_TRUE(WriteJson(paths.File("task.json"), {{"version", 1}, {"name", "alone"}}).ok());
+  ASSERT_TRUE(WriteJson(paths.File("status.json"), {{"state", "ended"}, {"ended_by", "import"}}).ok());
+  ASSERT_TRUE(MarkMoved(paths.folder, "other").ok());
+  request_.set_job("alone");
+  for (const Json& before : {Json::object(), Json{{"moved", {{"alone", "other"}}}}}) {
+    moved_to_.clear();
+    FakeContext context("alone", request_.SerializeAsString());
+    ASSERT_TRUE(context.Remember(before).ok());
+    const Json result = kinds_.at("restore")->Recover(context);
+    EXPECT_EQ(result["ok"], false);
+    EXPECT_EQ(result.dump().find("handed over"), std::string::npos) << result.dump(2);
+    EXPECT_EQ(moved_to_, (std::vector<std::string>{"alone>", "alone>other"}));
+    EXPECT_EQ(MovedTo(paths.folder), "other");
+  }
 }
 
 TEST_F(JobRecoveryTest, MigrationsToOtherNodesNeedWhatCarriesThemOut) {

@@ -173,7 +173,7 @@ Operations::Kinds MakeKinds(KindOptions options) {
   kinds["resume"] = std::make_unique<GhostKind>(Verb::kResume, site, ReadResume);
   kinds["checkpoint"] = std::make_unique<GhostKind>(Verb::kCheckpoint, site, ReadCheckpoint);
   kinds["restore"] =
-      std::make_unique<GhostKind>(Verb::kRestore, site, ReadRestore, std::move(options.taken_back));
+      std::make_unique<GhostKind>(Verb::kRestore, site, ReadRestore, std::move(options.set_moved_to));
   kinds["cancel"] = std::make_unique<GhostKind>(Verb::kCancel, site, ReadCancel);
   kinds["migrate"] = std::make_unique<MigrateKind>(site, std::move(options.node_migration));
   if (options.image_copy) kinds["copy"] = std::move(options.image_copy);

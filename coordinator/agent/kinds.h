@@ -21,8 +21,8 @@ struct KindOptions {
   // Of a RunRequest that has a schedule, once the job is there; may be empty: such a one is refused.
   std::function<Status(const std::string& job, const v1::Schedule& schedule, const Actor& actor)>
       set_schedule;
-  // May be empty.
-  std::function<void(const std::string& job)> taken_back;
+  // kind_ghost.h's SetMovedTo; may be empty.
+  std::function<void(const std::string& job, const std::string& node)> set_moved_to;
 };
 
 Operations::Kinds MakeKinds(KindOptions options);
