@@ -68,6 +68,11 @@ Conclusion ConcludeHere(const Cluster& cluster, const Cluster::Entry& entry, con
       return {JobLost{name, node, why, /*program_failed=*/false, /*planned=*/true}, std::nullopt, false};
     }
     case v1::CONDITION_MIGRATED:
+      if (!job.moved_to().empty() && cluster.FindNode(job.moved_to()) == nullptr)
+        return {
+            JobEnded{name, false, 0,
+                     "somebody else has moved it to " + job.moved_to() + ", which is not of this cluster"},
+            std::nullopt, false};
       return {Lost(cluster, entry, node, "somebody else has moved it to " + job.moved_to()), std::nullopt,
               false};
     case v1::CONDITION_BROKEN: {

@@ -73,6 +73,7 @@ Status SchedulerCore::Begin() {
   started_ms_ = Now();
   // By the clock, so that of two schedulers with copies of one database the later one reigns.
   ASSIGN_OR_RETURN(reign_, store_.BeginReign(static_cast<uint64_t>(std::max<Time>(1, options_.now()))));
+  before_reign_ = last_number_;
   RETURN_IF_ERROR(Decide());
   if (const Status compacted = Compact(); !compacted.ok()) options_.not_compacted(compacted);
   return Status();

@@ -55,6 +55,8 @@ class SchedulerCore {
 
   const std::string& cluster_id() const { return cluster_id_; }
   uint64_t reign() const { return reign_; }
+  // The last fact of earlier reigns: what came after it no agent has been asked for before this one.
+  uint64_t before_reign() const { return before_reign_; }
 
   // ---- What the service is asked for. What depends on the cluster is checked here (kNotFound,
   // kAlreadyExists, kFailedPrecondition, kInvalidArgument); lengths, characters and ranges of single fields
@@ -127,7 +129,7 @@ class SchedulerCore {
   Store& store_;
   const Options options_;
   std::string cluster_id_;
-  uint64_t reign_ = 0;
+  uint64_t reign_ = 0, before_reign_ = 0;
   int64_t started_ms_ = 0;
   Time ahead_ = 0;  // of the clock
 

@@ -34,7 +34,8 @@ Driver::Driver(SchedulerCore& core, Options options)
   subscription_ = core_.Subscribe([this] { errands_.Wake(); });
   // Nothing is concluded from what agents tell of a job before it is known what has become of its order.
   for (const Order& order : core_.Ready())
-    StartJobErrand(order.job, [this, order] { Carry(order, /*begun=*/true); });
+    StartJobErrand(order.job,
+                   [this, order, begun = order.number <= core_.before_reign()] { Carry(order, begun); });
   std::vector<Cluster::Node> nodes;
   core_.Look([&](const Cluster& cluster) { nodes = cluster.nodes(); });
   for (const Cluster::Node& node : nodes) {
@@ -160,6 +161,10 @@ bool Driver::Record(const Fact& fact) {
     if (number.ok()) return true;
     const StatusCode code = number.status().code();
     if (code == StatusCode::kNotFound || code == StatusCode::kFailedPrecondition) return false;
+    if (code == StatusCode::kInvalidArgument) {  // an agent has told what cannot be
+      Log(LogLevel::kError, "driver", "is no fact", {{"why", number.status().ToString()}});
+      return false;
+    }
     Log(LogLevel::kError, "driver", "cannot be recorded", {{"why", number.status().ToString()}});
     if (!errands_.Wait(kLastRetry, [] { return true; })) return false;
   }
@@ -180,10 +185,8 @@ void Driver::Carry(const Order& order, bool begun) {
        {"node", order.node},
        {"target", order.target}});
   bool image = false;
-  core_.Look([&](const Cluster& cluster) { image = PausesAsImage(cluster, order); });
-  // For the devices of a node that is drained nobody waits, and how long a move takes goes by its size.
-  Patience patience{order.kind == OrderKind::kPause && !image ? options_.pause_timeout : 0};
-  const Status outcome = CarryOut(order, alive, &patience);
+  Patience patience;
+  const Status outcome = CarryOut(order, alive, &patience, &image);
   if (outcome.code() == StatusCode::kCancelled && !errands_.Wait(Duration::zero(), alive)) return;
   ReportEnd(order, outcome, image, patience.over);
 }
@@ -220,10 +223,17 @@ Status Driver::AwaitPeer(const std::string& node, const Alive& alive) {
   return Status();
 }
 
-Status Driver::CarryOut(const Order& order, const Alive& alive, Patience* patience) {
+// `*image`: a pause has made one.
+Status Driver::CarryOut(const Order& order, const Alive& alive, Patience* patience, bool* image) {
   if (order.node != order.target && !order.target.empty()) RETURN_IF_ERROR(AwaitPeer(order.target, alive));
   std::vector<Step> steps;
-  core_.Look([&](const Cluster& cluster) { steps = StepsOf(cluster, order, Settings()); });
+  core_.Look([&](const Cluster& cluster) {
+    steps = StepsOf(cluster, order, Settings());
+    // The node may be drained at any moment, or not be so any more.
+    *image = PausesAsImage(cluster, order);
+  });
+  // For the devices of a node that is drained nobody waits, and how long a move takes goes by its size.
+  patience->longest = order.kind == OrderKind::kPause && !*image ? options_.pause_timeout : 0;
   for (const Step& step : steps) {
     std::string key = std::to_string(order.number);
     if (!step.key.empty()) key += "-" + step.key;
@@ -495,7 +505,9 @@ void Driver::Lost(const std::string& node) {
   core_.Look([&](const Cluster& cluster) {
     const Cluster::Node* known = cluster.FindNode(node);
     if (known == nullptr || !known->reachable) return;
-    lost = NodeChanged{node, false, known->draining, "not reached", known->deadline};
+    // Who has drained it, and why, says whether it is undrained again.
+    lost = NodeChanged{node, false, known->draining, known->draining ? known->reason : "not reached",
+                       known->deadline};
   });
   if (!lost) return;
   Log(LogLevel::kWarning, "node", "lost", {{"node", node}});

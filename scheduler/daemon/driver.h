@@ -95,7 +95,7 @@ class Driver final : public Joining, public NodeKeeper::Host, private ImageKeepe
   void Carry(const Order& order, bool begun);
   bool ComesFromElsewhere(const Order& order, const Alive& alive);
   Status AwaitPeer(const std::string& node, const Alive& alive);
-  Status CarryOut(const Order& order, const Alive& alive, Patience* patience);
+  Status CarryOut(const Order& order, const Alive& alive, Patience* patience, bool* image);
   Status PerformWith(const Step& step, const std::string& key, const Alive& alive, Patience* patience);
   std::optional<Status> GiveUp(AgentLink& link, const Step& step, const std::string& key, Time longest);
   Result<v1::Operation> Ask(AgentLink& link, const Step& step, const std::string& key);
@@ -112,7 +112,8 @@ class Driver final : public Joining, public NodeKeeper::Host, private ImageKeepe
                   const AgentRequest& remedy);
   void HasFailed(const std::string& node, const std::string& job, uint64_t revision);
   Conclusion ConcludeOf(const std::string& node, const std::string& job, bool in_errand, uint64_t* revision);
-  Conclusion ConcludeAgain(const std::string& node, const std::string& job);
+  Result<Conclusion> ConcludeAgain(const std::string& node, const std::string& job);
+  bool IsLeftAlone(const std::string& node, const std::string& job) const;
   Status Forget(const std::string& node, const std::string& job, const std::string& key);
   Status Admit(const std::string& node, const v1::NodeInfo& info, const v1::DevicesResponse& devices) const;
   Status EndStale(const std::string& node, const std::shared_ptr<AgentLink>& link, const Pictures& jobs);

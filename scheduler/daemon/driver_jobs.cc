@@ -97,9 +97,27 @@ Conclusion Driver::ConcludeOf(const std::string& node, const std::string& job, b
 
 // For who is the job's errand. Between a conclusion and what is done about it an order may have been carried
 // out: the job may have moved, and come back.
-Conclusion Driver::ConcludeAgain(const std::string& node, const std::string& job) {
+Result<Conclusion> Driver::ConcludeAgain(const std::string& node, const std::string& job) {
+  if (!Refresh(node, job)) return Status(StatusCode::kUnavailable, "node " + node + " does not answer");
   uint64_t revision = 0;
-  return Refresh(node, job) ? ConcludeOf(node, job, /*in_errand=*/true, &revision) : Conclusion{};
+  return ConcludeOf(node, job, /*in_errand=*/true, &revision);
+}
+
+// Nothing else is to be done with the job there, and the node is not given up. Whoever does not look at this
+// keeps the job from everything else.
+bool Driver::IsLeftAlone(const std::string& node, const std::string& job) const {
+  bool alone = false;
+  core_.Look([&](const Cluster& cluster) {
+    const Cluster::Node* known = cluster.FindNode(node);
+    const Cluster::Entry* entry = cluster.Find(job);
+    if (known == nullptr || !known->reachable || entry == nullptr) return;
+    alone = true;
+    for (const uint64_t number : entry->orders) {
+      const Order order = *cluster.FindOrder(number);
+      alone = alone && order.node != node && order.target != node;
+    }
+  });
+  return alone;
 }
 
 void Driver::Examine(const std::string& node, const std::string& job) {
@@ -109,7 +127,10 @@ void Driver::Examine(const std::string& node, const std::string& job) {
   uint64_t revision = 0;
   const Conclusion conclusion = ConcludeOf(node, job, /*in_errand=*/false, &revision);
   if (conclusion.fact) Record(*conclusion.fact);
-  if (!conclusion.forget && !conclusion.remedy) return;
+  if (!conclusion.forget && !conclusion.remedy) {
+    if (!errands_.Busy(job)) put_right_.erase({node, job});
+    return;
+  }
   Remedied& remedied = put_right_[{node, job}];
   const bool news = remedied.revision != revision;
   if (!news && Clock::Real().Now() < remedied.again) return;
@@ -126,8 +147,9 @@ void Driver::Examine(const std::string& node, const std::string& job) {
 
 void Driver::HasFailed(const std::string& node, const std::string& job, uint64_t revision) {
   std::lock_guard one(examine_);
-  Remedied& remedied = put_right_[{node, job}];
-  if (remedied.revision != revision) return;
+  const auto known = put_right_.find({node, job});
+  if (known == put_right_.end() || known->second.revision != revision) return;
+  Remedied& remedied = known->second;
   const int doublings = std::min(remedied.failed++, 10);
   remedied.again = Clock::Real().Now() + std::min(kFirstRemedyRetry * (1 << doublings), kLastRemedyRetry);
 }
@@ -155,9 +177,10 @@ Duration Driver::PutRightAgain() {
 // A job is not as the last order has left it: somebody else has had a hand in it.
 Status Driver::PutRight(const std::string& node, const std::string& job, const std::string& key,
                         const AgentRequest& remedy) {
-  const std::optional<AgentRequest> still = ConcludeAgain(node, job).remedy;
-  if (!still || still->index() != remedy.index()) return Status();
-  const Status done = Perform({node, remedy, "", false}, "remedy-" + key, [] { return true; });
+  ASSIGN_OR_RETURN(const Conclusion still, ConcludeAgain(node, job));
+  if (!still.remedy || still.remedy->index() != remedy.index()) return Status();
+  const Status done =
+      Perform({node, remedy, "", false}, "remedy-" + key, [=, this] { return IsLeftAlone(node, job); });
   Log(LogLevel::kWarning, "driver", std::string("put right: ") + VerbOf(remedy), Facts(node, job, done));
   Refresh(node, job);
   return done;
@@ -165,11 +188,13 @@ Status Driver::PutRight(const std::string& node, const std::string& job, const s
 
 // Its record stays: images that are there may be needed.
 Status Driver::Forget(const std::string& node, const std::string& job, const std::string& key) {
-  if (!ConcludeAgain(node, job).forget) return Status();
+  ASSIGN_OR_RETURN(const Conclusion still, ConcludeAgain(node, job));
+  if (!still.forget) return Status();
   Log(LogLevel::kInfo, "driver", "ends a copy that was given up", {{"node", node}, {"job", job}});
   v1::CancelRequest cancel;
   cancel.set_job(job);
-  const Status done = Perform({node, cancel, "", true}, "stale-" + key, [] { return true; });
+  const Status done =
+      Perform({node, cancel, "", true}, "stale-" + key, [=, this] { return IsLeftAlone(node, job); });
   Refresh(node, job);
   return done;
 }

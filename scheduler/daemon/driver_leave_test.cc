@@ -322,5 +322,39 @@ TEST_F(NoticedNodeTest, CopiesLeaveANodeThatGoes) {
   EXPECT_TRUE(agents_.Await([&] { return copy_at() == "n2"; }));
 }
 
+// Whoever waits for an agent that is gone keeps the job from everything else.
+TEST_F(DriverTest, WhatIsPutRightAtANodeThatIsLostKeepsNoJobFromComingBack) {
+  Join("n0");
+  Join("n1");
+  const std::string here = Run("j", 2), other = Other(here);
+  agents_.CopyByHand(here, other, "j", "i1");
+  agents_.Hold("resume", true);
+  agents_.SetCondition(here, "j", v1::CONDITION_PAUSED);
+  ASSERT_TRUE(agents_.Await([&] {
+    const std::vector<std::string> asked = agents_.Started(here);
+    return std::find(asked.begin(), asked.end(), "resume j") != asked.end();
+  }));
+  agents_.SetDown(here, true);
+  ASSERT_TRUE(agents_.Await([&] { return agents_.Runs(other, "j"); }));
+  AwaitState("j", v1::QUEUE_STATE_RUNNING);
+}
+
+TEST_F(DriverTest, ANodeThatAnswersAndIsNotToBeUsedIsLost) {
+  Join("n0");
+  Join("n1");
+  End();
+  agents_.Add("n1", 1);  // it had two devices
+  Start();
+  EXPECT_TRUE(agents_.Await([&] { return !Reachable("n1"); }));
+}
+
+TEST_F(DriverTest, WhatWasMovedOutOfTheClusterHasFailed) {
+  Join("n0");
+  Run("j", 1);
+  agents_.SetMoved("n0", "j", "elsewhere");
+  AwaitState("j", v1::QUEUE_STATE_FAILED);
+  EXPECT_NE(Job("j").reason().find("elsewhere"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace stasis::scheduler

@@ -369,6 +369,12 @@ void FakeAgents::SetCondition(const std::string& node, const std::string& job, v
   Live(agents_.at(node), job, condition);
 }
 
+void FakeAgents::SetMoved(const std::string& node, const std::string& job, const std::string& to) {
+  std::lock_guard lock(mutex_);
+  Live(agents_.at(node), job, v1::CONDITION_MIGRATED);
+  agents_.at(node).jobs[job].set_moved_to(to);
+}
+
 void FakeAgents::SetImage(const std::string& node, const std::string& job, const std::string& image) {
   std::lock_guard lock(mutex_);
   Touch(agents_.at(node), job).set_last_image(image);

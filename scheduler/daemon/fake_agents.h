@@ -40,6 +40,7 @@ class FakeAgents {
   void End(const std::string& node, const std::string& job, int exit_code, int signal = 0);
   // As if somebody had done it by hand.
   void SetCondition(const std::string& node, const std::string& job, v1::Condition condition);
+  void SetMoved(const std::string& node, const std::string& job, const std::string& to);
   void SetImage(const std::string& node, const std::string& job, const std::string& image);
   // An image of the job that runs at `from`, which the scheduler has not asked for.
   void CopyByHand(const std::string& from, const std::string& to, const std::string& job,

@@ -13,6 +13,8 @@ namespace {
 // After a copy of an image that has failed, times how often it has.
 constexpr Duration kFirstCopyRetry = std::chrono::seconds(2), kLastCopyRetry = std::chrono::seconds(60);
 // After a question that was not answered, doubled with each one.
+// That an agent is asked which images it has.
+constexpr int kMostQuestions = 4;
 constexpr Duration kFirstRetry = std::chrono::milliseconds(100), kLastRetry = std::chrono::seconds(2);
 
 // Names of nodes are longer than keys may be.
@@ -92,7 +94,7 @@ Time ImageKeeper::MadeAt(const std::string& node, const std::string& job, const 
   const Result<v1::ImagesResponse> told = link->Images(job);
   if (!told.ok()) return 0;
   for (const v1::Image& each : told->images()) {
-    if (each.job() == job && each.id() == image) return each.created_ms();
+    if (each.job() == job && each.id() == image) return std::max<int64_t>(0, each.created_ms());
   }
   return 0;
 }
@@ -152,7 +154,21 @@ void ImageKeeper::Again(const std::string& node, const std::string& job) {
 }
 
 void ImageKeeper::CopyAll() {
+  ForgetEnded();
   for (const auto& [node, job] : host_.PicturesOf("")) Copy(node, job);
+}
+
+void ImageKeeper::ForgetEnded() {
+  std::set<std::string> live;
+  core_.Look([&](const Cluster& cluster) {
+    for (const auto& [name, entry] : cluster.jobs()) {
+      if (entry.where != Cluster::Where::kEnded) live.insert(name);
+    }
+  });
+  const auto ended = [&](const auto& each) { return !live.contains(each.first); };
+  std::lock_guard lock(mutex_);
+  std::erase_if(copied_, ended);
+  std::erase_if(attempts_, ended);
 }
 
 void ImageKeeper::CopyAllAgain() {
@@ -167,7 +183,8 @@ void ImageKeeper::CopyAllAgain() {
 
 // When its newest image was made that can be read, in milliseconds since 1970; 0: none.
 int64_t ImageKeeper::NewestAt(const std::string& node, const std::string& job, const Alive& alive) const {
-  for (Duration wait = kFirstRetry;; wait = std::min(wait * 2, kLastRetry)) {
+  Duration wait = kFirstRetry;
+  for (int question = 1;; ++question, wait = std::min(wait * 2, kLastRetry)) {
     const std::shared_ptr<AgentLink> link = host_.LinkOf(node);
     if (link == nullptr) return 0;
     const Result<v1::ImagesResponse> told = link->Images(job);
@@ -178,7 +195,7 @@ int64_t ImageKeeper::NewestAt(const std::string& node, const std::string& job, c
       }
       return newest;
     }
-    if (!MayBeTriedAgain(told.status())) {
+    if (!MayBeTriedAgain(told.status()) || question == kMostQuestions) {
       Log(LogLevel::kWarning, "driver", "does not tell its images", Facts(node, job, told.status()));
       return 0;
     }
@@ -258,7 +275,21 @@ bool ImageKeeper::IsOthers(const std::string& node, const std::string& job) cons
   return others;
 }
 
+// What somebody else has moved by hand may live there: nothing of it is to when it comes back from an image.
+void ImageKeeper::EndElsewhere(const Order& order, const Alive& alive) {
+  for (const auto& [node, picture] : host_.PicturesOf(order.job)) {
+    if (node == order.target || !picture.live() || host_.LinkOf(node) == nullptr) continue;
+    if (IsOthers(node, order.job)) continue;
+    v1::CancelRequest cancel;
+    cancel.set_job(order.job);
+    const Status done = host_.Perform({node, cancel, "", true},
+                                      std::to_string(order.number) + "-end-" + ShortHash(node), alive);
+    Log(LogLevel::kInfo, "driver", "ends what lives elsewhere", Facts(node, order.job, done));
+  }
+}
+
 void ImageKeeper::MakeRoomFor(const Order& order, const Alive& alive) {
+  if (order.kind == OrderKind::kRestore) EndElsewhere(order, alive);
   host_.Refresh(order.target, order.job);
   MakeRoom(order.target, order.job, LifeAt(order.node, order.job), std::to_string(order.number), alive);
 }

@@ -67,6 +67,8 @@ class ImageKeeper {
   Time Now() const;
   void Again(const std::string& node, const std::string& job);
   std::string PartnerOf(const std::string& node, const std::string& job) const;
+  void ForgetEnded();
+  void EndElsewhere(const Order& order, const Alive& alive);
   void AwaitNodes(const Alive& alive) const;
   int64_t NewestAt(const std::string& node, const std::string& job, const Alive& alive) const;
   void MakeRoom(const std::string& node, const std::string& job, int64_t life, const std::string& key,

@@ -84,7 +84,8 @@ Status NodeKeeper::Follow(const std::shared_ptr<AgentLink>& link) {
     return Errorf(StatusCode::kFailedPrecondition, "the agent at %s is that of node %s",
                   options_.address.c_str(), info.name().c_str());
   ASSIGN_OR_RETURN(const v1::DevicesResponse devices, link->Devices(options_.kind));
-  Heard();
+  met_ = false;
+  const MonotonicTime began = Clock::Real().Now();
   std::thread watch([&] { WatchJobs(link, info, devices); });
   Status ended;
   for (;;) {
@@ -97,6 +98,11 @@ Status NodeKeeper::Follow(const std::shared_ptr<AgentLink>& link) {
     const Result<v1::NodeInfo> again = link->Info(wait);
     ended = again.status();
     if (!ended.ok()) break;
+    if (!met_ && Clock::Real().Now() - began < options_.timeout) continue;
+    if (!met_) {
+      ended = Status(StatusCode::kTimeout, "it answers, and does not tell its jobs, or is not to be used");
+      break;
+    }
     Heard();
     AskProgress(*link);
   }
@@ -123,7 +129,8 @@ void NodeKeeper::WatchJobs(const std::shared_ptr<AgentLink>& link, const v1::Nod
     if (event.has_job()) jobs[event.job().name()] = event.job();
     if (!event.caught_up()) return;
     const Status status = host_.Met(options_.node, info, devices, link, jobs);
-    met = status.ok();
+    met = met_ = status.ok();
+    if (met) Heard();
     std::lock_guard lock(mutex_);
     if (met) lost_ = false;
     if (met) return;

@@ -2,6 +2,7 @@
 #ifndef SCHEDULER_DAEMON_NODE_KEEPER_H_
 #define SCHEDULER_DAEMON_NODE_KEEPER_H_
 
+#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -70,6 +71,7 @@ class NodeKeeper {
   std::condition_variable wake_;
   bool ending_ = false;
   bool session_over_ = false;
+  std::atomic<bool> met_ = false;  // in this session: until then nothing that it answers counts
   std::shared_ptr<AgentLink> link_;
   MonotonicTime heard_;
   bool lost_;

@@ -217,7 +217,18 @@ void Cluster::Apply(uint64_t, const NodeChanged& fact) {
   node.draining = fact.draining;
   node.reason = fact.reason;
   SetNotice(node, fact.deadline);
+  if (node.draining) AskAgainSoon(node);
   state_.SetNodeUsable(IdOf(fact.name), fact.reachable && !fact.draining);
+}
+
+// Who was not to be asked for a while has to leave it.
+void Cluster::AskAgainSoon(const Node& node) {
+  const Time soon = state_.now() + kKeepDrained;
+  for (const auto& [name, entry] : jobs_) {
+    if (entry.node == node.name && state_.IsKept(state_.job(entry.id)) &&
+        state_.job(entry.id).kept_until > soon)
+      state_.Keep(entry.id, soon);
+  }
 }
 
 JobSpec Cluster::SpecOf(const JobRequest& request, Time submit) const {
@@ -432,10 +443,11 @@ void Cluster::Apply(uint64_t, const JobLost& fact) {
     entry.saved_from.clear();
     entry.late_pauses = 0;
   }
-  entry.lost = !fact.planned;
+  // What was lost is until it is there again, also where a better image of it has turned up.
+  if (!fact.planned) entry.lost = true;
   // What it has refused where it was, it has not refused now. What nobody reaches may be there again soon.
   const bool awaits = fact.image_node.empty() && !entry.copies.empty();
-  if (fact.planned || awaits) state_.Keep(entry.id, state_.now() + (awaits ? options_.image_wait : 0));
+  state_.Keep(entry.id, state_.now() + (awaits ? options_.image_wait : 0));
   if (!fact.planned) ++entry.restarts;
   if (fact.program_failed) ++entry.program_failures;
 }

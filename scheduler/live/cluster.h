@@ -249,11 +249,13 @@ class Cluster {
   std::vector<Fact> FactsOf(const Decision& decision) const;
   std::vector<Fact> LeaveDraining() const;
   bool ComesToRest(Time now);
+  void AskAgainSoon(const Node& node);
 
   // ---- Nodes that will be gone (scheduler/live/notice.cc)
   std::vector<Fact> Leave(const Entry& entry) const;
   std::vector<Fact> SaveNext() const;
   std::vector<Fact> TellSaves() const;
+  Time SaveDue(const Entry& entry) const;
   const Entry* NextToSave(const Node& node) const;
   const Entry::Copy* CopyElsewhere(const Entry& entry, const std::string& node) const;
   bool IsAt(const Entry& entry, const Node& node) const;

@@ -12,6 +12,8 @@ namespace {
 // complete when the node goes. Two, since one alone leaves the way idle while it is brought to a stop, and
 // since one that hangs must not keep all others there.
 constexpr size_t kSavesAtOnce = 2;
+// So long one of which nothing is known keeps others from beginning.
+constexpr Time kUnknownSave = 30 * kSecond;
 
 std::string SecondsText(Time time) { return std::to_string((time + kSecond - 1) / kSecond) + " s"; }
 
@@ -104,6 +106,11 @@ bool Cluster::AnyTakes(const Node& leaving) const {
   });
 }
 
+// From then on it keeps nobody back: it hangs, or cannot be saved at all.
+Time Cluster::SaveDue(const Entry& entry) const {
+  return entry.save_began + (entry.save_took > 0 ? entry.save_took : kUnknownSave);
+}
+
 // Who saves the most work for the time that saving it is expected to take; where nothing is known of that, it
 // is as with the others. Null: nobody now.
 //
@@ -111,15 +118,13 @@ bool Cluster::AnyTakes(const Node& leaving) const {
 // nobody whom it would slow down, and so nothing to lose by it.
 const Cluster::Entry* Cluster::NextToSave(const Node& node) const {
   std::vector<const Entry*> waiting;
-  size_t begun = 0, on_time = 0, known = 0;
+  size_t on_time = 0, known = 0;
   Time busy = 0, sum = 0;
   for (const auto& [name, entry] : jobs_) {
     if (!IsAt(entry, node) || IsSaved(entry, node)) continue;
     if (entry.saved_from == node.name) {
-      ++begun;
-      const Time more = entry.save_began + entry.save_took - state_.now();
-      busy += std::max<Time>(0, more);
-      on_time += more > 0 || entry.save_took == 0 ? 1 : 0;
+      busy += std::max<Time>(0, entry.save_began + entry.save_took - state_.now());
+      on_time += SaveDue(entry) > state_.now() ? 1 : 0;
       continue;
     }
     // What is an image is copied without anybody's turn.
@@ -129,7 +134,7 @@ const Cluster::Entry* Cluster::NextToSave(const Node& node) const {
     known += entry.save_took > 0 ? 1 : 0;
     sum += entry.save_took;
   }
-  if (waiting.empty() || begun >= kSavesAtOnce) return nullptr;
+  if (waiting.empty() || on_time >= kSavesAtOnce) return nullptr;
   const Time mean = known == 0 ? 0 : sum / static_cast<Time>(known);
   const auto expected = [mean](const Entry* entry) { return entry->save_took > 0 ? entry->save_took : mean; };
   const auto worth = [&](const Entry* entry) {
@@ -243,8 +248,8 @@ void Cluster::WakeForNotices() {
     if (node.deadline == 0) continue;
     if (node.deadline > state_.now()) wake_ = std::min(wake_, node.deadline);
     for (const auto& [name, entry] : jobs_) {
-      const Time done = entry.save_began + entry.save_took;
-      if (entry.saved_from == node.name && done > state_.now()) wake_ = std::min(wake_, done);
+      if (entry.saved_from == node.name && SaveDue(entry) > state_.now())
+        wake_ = std::min(wake_, SaveDue(entry));
     }
   }
 }
