@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "ghost/proc.h"
+#include "ghost/task_files.h"
 #include "ghost/testing.h"
 
 namespace stasis {
@@ -194,7 +195,12 @@ TEST_P(ShortOfDescriptors, ADumpOfATaskThatLivesIsWaitedFor) {
 INSTANTIATE_TEST_SUITE_P(All, ShortOfDescriptors, testing::Bool());
 
 TEST(ProcTest, AProcessThatCannotBeLookedAtHasNotEnded) {
+  const Result<ProcStat> stat = ReadProcStat(getpid());
+  ASSERT_OK(stat.status());
+  const TaskProcess process{getpid(), stat->start_time, getpid(), getpid(), BootId()};
+  EXPECT_TRUE(IsAlive(process));
   NoDescriptors none;
+  EXPECT_TRUE(IsAlive(process));
   EXPECT_EQ(ReadProcStat(getpid()).status().code(), StatusCode::kResourceExhausted);
   EXPECT_FALSE(HasEnded(getpid()));
 }

@@ -55,9 +55,11 @@ Status WriteTaskProcess(const TaskPaths& paths, const TaskProcess& process) {
 }
 
 bool IsAlive(const TaskProcess& process) {
-  if (process.boot_id != BootId()) return false;
+  const std::string boot = BootId();
+  if (!boot.empty() && process.boot_id != boot) return false;
   Result<ProcStat> stat = ReadProcStat(process.init_pid);
-  return stat.ok() && stat->start_time == process.init_start_time && stat->state != 'Z' && stat->state != 'X';
+  if (!stat.ok()) return stat.status().code() != StatusCode::kNotFound;
+  return stat->start_time == process.init_start_time && stat->state != 'Z' && stat->state != 'X';
 }
 
 TaskRecord ReadTaskRecord(const TaskPaths& paths) {

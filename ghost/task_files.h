@@ -42,7 +42,8 @@ struct TaskProcess {
 };
 Result<TaskProcess> ReadTaskProcess(const TaskPaths& paths);
 Status WriteTaskProcess(const TaskPaths& paths, const TaskProcess& process);
-// The process that process.json names lives, and is the one that it was.
+// The process that process.json names lives, and is the one that it was. Also true where nobody can tell:
+// only what is known to be gone may be made again.
 bool IsAlive(const TaskProcess& process);
 
 struct TaskRecord {
