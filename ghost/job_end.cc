@@ -43,8 +43,8 @@ Status Job::EndTask(Duration grace) {
   // Before the end: who waits for the task looks here as soon as it is gone.
   SetRecord("ended");
   int used = SIGKILL;
-  if (grace > Duration::zero()) {
-    ASSIGN_OR_RETURN(std::vector<pid_t> tree, ProcessTree(process_.init_pid));
+  // What ends by itself at this moment needs no signal.
+  if (grace > Duration::zero() && ProcessTree(process_.init_pid).ok()) {
     (void)kill(process_.init_pid, SIGTERM);
     if (WaitProcess(process_.init_pid, Deadline::After(grace)).ok()) used = SIGTERM;
   }
