@@ -90,12 +90,22 @@ class Stranded(unittest.TestCase):
             os.mkdir(outer)
         except OSError as error:
             self.skipTest(f"no cgroup v2 to write to: {error}")
-        self.addCleanup(os.rmdir, outer)
+        self.addCleanup(self.remove_cgroup, mounts[0], outer)
         pids = [job.process()["init_pid"]]
         for pid in pids:
             pids += map(int, hung.read(f"/proc/{pid}/task/{pid}/children").split())
             self.write(f"{outer}/cgroup.procs", str(pid))
         return outer
+
+    def remove_cgroup(self, mount, outer):
+        """What is in it, where the test has failed, is for the end of the site."""
+        for folder in (*glob.glob(f"{outer}/stasis-*"), outer):
+            with open(f"{folder}/cgroup.procs", encoding="ascii") as file:
+                pids = file.read().split()
+            for pid in pids:
+                with contextlib.suppress(OSError):  # it is ending
+                    self.write(f"{mount}/cgroup.procs", pid)
+            os.rmdir(folder)
 
     @staticmethod
     def write(path, text):
