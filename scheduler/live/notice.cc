@@ -194,9 +194,11 @@ std::vector<Fact> Cluster::TellSaves() const {
   for (const Node& node : nodes_) {
     if (node.deadline == 0) continue;
     const bool over = node.deadline <= state_.now() || !node.reachable;
-    for (const auto& [name, entry] : jobs_) {
+    for (const auto& job : jobs_) {
+      const std::string& name = job.first;
+      const Entry& entry = job.second;
       const auto told = std::find_if(node.saves.begin(), node.saves.end(),
-                                     [&](const SaveEnded& save) { return save.job == entry.request.name; });
+                                     [&](const SaveEnded& save) { return save.job == name; });
       const bool moved = entry.saved_from == node.name && entry.node != node.name;
       if (moved || (IsAt(entry, node) && IsSaved(entry, node))) {
         if (told == node.saves.end() || !told->saved)
