@@ -1,8 +1,8 @@
 #include "coordinator/agent/signs_of_life.h"
 
-#include <signal.h>
-
 #include <utility>
+
+#include "coordinator/agent/operation_notifier.h"
 
 namespace stasis {
 namespace {
@@ -16,13 +16,10 @@ bool IsOver(const Status& status) {
 }  // namespace
 
 SignsOfLife::SignsOfLife(PeerLink& peer, std::string token, Duration interval)
-    : peer_(peer), token_(std::move(token)), interval_(interval) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { Run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
+    : peer_(peer),
+      token_(std::move(token)),
+      interval_(interval),
+      thread_(StartQuietThread([this] { Run(); })) {}
 
 SignsOfLife::~SignsOfLife() {
   {

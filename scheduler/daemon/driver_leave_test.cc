@@ -322,6 +322,24 @@ TEST_F(NoticedNodeTest, CopiesLeaveANodeThatGoes) {
   EXPECT_TRUE(agents_.Await([&] { return copy_at() == "n2"; }));
 }
 
+// The other life may have got further than the one that comes, and is all that is left of it.
+TEST_F(DriverTest, AMoveOfALifeWithoutImagesRemovesNoneOfAnotherOne) {
+  Join("n0");
+  Join("n1");
+  const std::string here = Run("j", 2), other = Other(here);
+  agents_.RecordOfAnotherLife(other, "j", "/bin/train");
+  agents_.SetImage(other, "j", "old");
+  ASSERT_TRUE(agents_.Await([&] { return agents_.AllTold(other); }));
+  v1::DrainRequest drain;
+  drain.set_node(here);
+  ASSERT_OK(core_->Drain(drain).status());
+  ASSERT_TRUE(agents_.Await([&] {
+    const std::vector<std::string> asked = agents_.Started(other);
+    return std::find(asked.begin(), asked.end(), "remove j") != asked.end();
+  }));
+  EXPECT_GT(agents_.ImageAt(other, "j"), 0);
+}
+
 // Whoever waits for an agent that is gone keeps the job from everything else.
 TEST_F(DriverTest, WhatIsPutRightAtANodeThatIsLostKeepsNoJobFromComingBack) {
   Join("n0");

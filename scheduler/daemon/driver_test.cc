@@ -339,6 +339,7 @@ TEST_F(DriverTest, AJobWaitsForTheNodeThatHasItsImages) {
   EXPECT_EQ(Job("j").restarts(), 1u);
   std::vector<std::string> asked = agents_.Started(here);
   EXPECT_EQ(std::count(asked.begin(), asked.end(), "run j"), 1);
+  EXPECT_THAT(agents_.Started(other), Not(Contains("run j")));
 }
 
 TEST_F(DriverTest, AfterAWhileAJobWaitsNoMoreAndBeginsAnew) {

@@ -32,7 +32,7 @@ std::string ShortHash(const std::string& text) {
 // nothing of another life of the job.
 std::string ImageKeeper::PartnerOf(const std::string& node, const std::string& job) const {
   std::set<std::string> in_the_way;
-  const int64_t life = LifeAt(node, job);
+  const int64_t life = LifeOf(node, job).began;
   for (const auto& [other, picture] : host_.PicturesOf(job)) {
     if (picture.created_ms() != life) in_the_way.insert(other);
   }
@@ -127,7 +127,7 @@ void ImageKeeper::Carry(const std::string& node, const std::string& to, const st
   }
   const std::string key = "copy-" + job + "-" + image + "-" + ShortHash(to) + "-" +
                           std::to_string(core_.reign()) + "-" + std::to_string(attempt);
-  MakeRoom(to, job, LifeAt(node, job), key, alive);
+  MakeRoom(to, job, LifeOf(node, job), key, alive);
   const Time began = Now();
   const Status done = host_.Perform({node, request, "", false}, key, alive);
   if (!done.ok()) {
@@ -255,12 +255,12 @@ std::string ImageKeeper::BetterNodeThan(const Order& order, const Alive& alive) 
 
 // ---- Several lives
 
-// When the life began that the node has on record; 0: none.
-int64_t ImageKeeper::LifeAt(const std::string& node, const std::string& job) const {
+// That which the node has on record.
+ImageKeeper::Life ImageKeeper::LifeOf(const std::string& node, const std::string& job) const {
   for (const auto& [at, picture] : host_.PicturesOf(job)) {
-    if (at == node) return picture.created_ms();
+    if (at == node) return {picture.created_ms(), !picture.last_image().empty()};
   }
-  return 0;
+  return {};
 }
 
 bool ImageKeeper::IsOthers(const std::string& node, const std::string& job) const {
@@ -291,18 +291,18 @@ void ImageKeeper::EndElsewhere(const Order& order, const Alive& alive) {
 void ImageKeeper::MakeRoomFor(const Order& order, const Alive& alive) {
   if (order.kind == OrderKind::kRestore) EndElsewhere(order, alive);
   host_.Refresh(order.target, order.job);
-  MakeRoom(order.target, order.job, LifeAt(order.node, order.job), std::to_string(order.number), alive);
+  MakeRoom(order.target, order.job, LifeOf(order.node, order.job), std::to_string(order.number), alive);
 }
 
-void ImageKeeper::MakeRoom(const std::string& node, const std::string& job, int64_t life,
+void ImageKeeper::MakeRoom(const std::string& node, const std::string& job, const Life& life,
                            const std::string& key, const Alive& alive) {
   for (const auto& [at, picture] : host_.PicturesOf(job)) {
     if (at != node) continue;
-    const bool in_the_way = !picture.live() && life != 0 && picture.created_ms() != life;
+    const bool in_the_way = !picture.live() && life.began != 0 && picture.created_ms() != life.began;
     if (!in_the_way || IsOthers(node, job)) continue;
     v1::RemoveRequest remove;
     remove.set_job(job);
-    remove.set_images(true);
+    remove.set_images(life.has_image);
     const Status done = host_.Perform({node, remove, "", true}, key + "-clear", alive);
     Log(LogLevel::kInfo, "driver", "removes what is left of another life of a job", Facts(node, job, done));
     host_.Refresh(node, job);

@@ -54,8 +54,8 @@ class ImageKeeper {
   std::string BetterNodeThan(const Order& order, const Alive& alive) const;
   // What the node has under that name is somebody else's job.
   bool IsOthers(const std::string& node, const std::string& job) const;
-  // Removes what the order's target has on record of another life of the job, with its images: the one that
-  // comes has newer ones.
+  // Removes what the order's target has on record of another life of the job: with its images where the one
+  // that comes has some, which are newer.
   void MakeRoomFor(const Order& order, const Alive& alive);
 
  private:
@@ -71,9 +71,13 @@ class ImageKeeper {
   void EndElsewhere(const Order& order, const Alive& alive);
   void AwaitNodes(const Alive& alive) const;
   int64_t NewestAt(const std::string& node, const std::string& job, const Alive& alive) const;
-  void MakeRoom(const std::string& node, const std::string& job, int64_t life, const std::string& key,
+  struct Life {
+    int64_t began = 0;  // milliseconds since 1970; 0: there is none
+    bool has_image = false;
+  };
+  void MakeRoom(const std::string& node, const std::string& job, const Life& life, const std::string& key,
                 const Alive& alive);
-  int64_t LifeAt(const std::string& node, const std::string& job) const;
+  Life LifeOf(const std::string& node, const std::string& job) const;
 
   SchedulerCore& core_;
   Errands& errands_;

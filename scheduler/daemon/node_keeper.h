@@ -71,7 +71,7 @@ class NodeKeeper {
   std::condition_variable wake_;
   bool ending_ = false;
   bool session_over_ = false;
-  std::atomic<bool> met_ = false;  // in this session: until then nothing that it answers counts
+  std::atomic<bool> met_ = false;  // by this connection: until then nothing that it answers counts
   std::shared_ptr<AgentLink> link_;
   MonotonicTime heard_;
   bool lost_;
