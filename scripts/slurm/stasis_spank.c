@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <grp.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,13 @@ static int has_word(const char* list, const char* word) {
   return 0;
 }
 
+/* Whether on= is among the words, and HUP among its signals. */
+static int asks_for_hangup(const char* list) {
+  const char* on = strncmp(list, "on=", 3) == 0 ? list : strstr(list, ",on=");
+  const char* found = on != NULL ? strstr(on, "HUP") : NULL;
+  return found != NULL && memchr(on + 1, ',', (size_t)(found - on - 1)) == NULL;
+}
+
 /* Steps are what the option is for. The shell of a batch job is a task only by the word `batch`, and then the
  * steps that it starts belong to it. */
 static int is_for_us(spank_t spank) {
@@ -82,6 +90,20 @@ static int can_be_executed(spank_t spank, const char* program) {
     if (length > 0 && (size_t)length < sizeof file && access(file, X_OK) == 0) return 1;
   }
   return 0;
+}
+
+/* A signal that comes before anybody could look for it would end a step that has not begun. Blocked, it waits, also
+ * through stasis-step, for the command that it is meant for: these are the signals which that one takes. */
+static int keep_signals(void) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGQUIT);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGUSR1);
+  sigaddset(&set, SIGUSR2);
+  if (asks_for_hangup(wanted)) sigaddset(&set, SIGHUP);
+  return sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
 static const char* step_program(int ac, char** av) { return ac > 0 ? av[0] : "/usr/bin/stasis-step"; }
@@ -106,7 +128,7 @@ int slurm_spank_task_init(spank_t spank, int ac, char** av) {
     return -1;
   /* This is the task's own process; the array belongs to it and lasts until the program is executed. */
   argv[0] = strdup(step);
-  return argv[0] != NULL ? ESPANK_SUCCESS : -1;
+  return argv[0] != NULL && keep_signals() == 0 ? ESPANK_SUCCESS : -1;
 }
 
 /* In the child of a process that has threads: system calls only. */

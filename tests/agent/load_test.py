@@ -1,4 +1,4 @@
-"""An agent under load. STASIS_TEST_FULL=1: all of it; else a tenth."""
+"""An agent under load (`scripts/bench.sh agent` tells how long its calls take). STASIS_TEST_FULL=1: all of it; else a tenth."""
 
 import os
 import unittest
@@ -8,7 +8,6 @@ from agent_load import AgentSite, run_load, start_tasks
 FULL = os.environ.get("STASIS_TEST_FULL") == "1"
 TASKS, STREAMS, RATE, SECONDS = (200, 1000, 500, 60) if FULL else (20, 100, 200, 4)
 CHANGES = 1 if FULL else 2
-MOST_MS = 50
 # What a process may grow by while it is used, in KiB: arenas of malloc, not what is kept for each call.
 SLACK_KIB = 8 << 10
 
@@ -27,8 +26,6 @@ class LoadTest(unittest.TestCase):
         self.assertEqual(figures["changes"], CHANGES * SECONDS)
         # Each stream is told all jobs as they are, that it is all, and then what changes.
         self.assertGreater(figures["events"], STREAMS * (TASKS + 1))
-        beside = figures["echo"]["p99_ms"]  # what this machine is capable of at the moment
-        self.assertLess(figures["list"]["p99_ms"], MOST_MS + beside)
         memory = figures["memory"]
         self.assertLess(memory["end"], memory["early"] + SLACK_KIB, memory)
 

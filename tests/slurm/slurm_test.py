@@ -40,6 +40,12 @@ class Tools:
             copy(built(name), self.path(name))
         shutil.copy2(os.environ["STASIS_CRIU"], self.path("criu"))
         shutil.copy2(AGENTS, self.path("agents"))
+        with open(os.open(self.path("step"), os.O_CREAT | os.O_WRONLY, 0o755), "w", encoding="utf-8") as file:
+            file.write(f"""#!/bin/bash
+# A job's first life may be told to end before anything of its task is there.
+[ -z "${{EARLY:-}}" ] || [ -n "${{SLURM_RESTART_COUNT:-}}" ] || kill -s "$EARLY" $$
+exec {self.path("bin/stasis-step")} "$@"
+""")
         return self
 
     def __exit__(self, *_):
@@ -53,7 +59,7 @@ def setUpModule():
     global TOOLS, SITE, LAB
     TOOLS = enter(Tools())
     SITE = enter(Site("--gpus", str(GPUS)))
-    LAB = enter(SlurmLab(nodes=3, gpus=GPUS, plugins=[f"required {TOOLS.path('lib/stasis_spank.so')} {TOOLS.path('bin/stasis-step')}"],
+    LAB = enter(SlurmLab(nodes=3, gpus=GPUS, plugins=[f"required {TOOLS.path('lib/stasis_spank.so')} {TOOLS.path('step')}"],
                          more=[f"RequeueExit={CHECKPOINTED}", "KillWait=20"]))
 
 
@@ -110,8 +116,14 @@ class BatchJob:
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.output()}") from None
 
+    def limit(self):
+        """It comes to its time limit in half a minute or more, which is how often Slurm looks at limits."""
+        hours, minutes, seconds = map(int, LAB.job(self.number)["RunTime"].split(":"))
+        LAB.run("scontrol", "update", f"JobId={self.number}", f"TimeLimit={hours * 60 + minutes + (1 if seconds < 25 else 2)}")
+
     def requeued(self):
-        return self.until(lambda record: record["Restarts"] == "1" and record["JobState"] != "COMPLETING")
+        """Once or, for its time limit may come again before anybody has looked, more often."""
+        return self.until(lambda record: record["Restarts"] != "0" and record["JobState"] != "COMPLETING")
 
     def ended(self):
         record = self.until(lambda record: record["JobState"] in ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL"))
@@ -181,15 +193,18 @@ class Requeue(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.limited = training("limited", 400, "--gres=gpu:1", "-w", "n2", "-t", "1", "--signal=USR1@29")
+        cls.limited = training("limited", 400, "--gres=gpu:1", "-w", "n2", "-t", "60", "--signal=USR1@29")
         cls.tasks = training("tasks", STEPS, "-n2", "-w", "n1", step="-n2")
         cls.ranks = training("ranks", STEPS, "--gres=gpu:2", "-w", "n1", option="--stasis=ranks=2")
         cls.script = BatchJob(f"echo begin; {' '.join(program(STEPS))}; srun -n1 echo end", "--stasis=batch", "-w", "n1",
                               **SITE.rest("script"))
+        cls.early = BatchJob(f"srun --stasis -n1 {' '.join(program(STEPS))}", "-w", "n1", EARLY="USR1", PACE_UNTIL="/")
         wait = "until [ -e {} ]; do sleep 0.1; done".format(SITE.rest("anew")["PACE_UNTIL"])
         cls.anew = BatchJob(f"srun --stasis=on=USR2 -n1 sh -c 'echo begun; {wait}; echo done'", "-w", "n1")
         cls.anew.until_printed("begun")
         LAB.run("scontrol", "requeue", cls.anew.number)
+        cls.limited.until_printed("step 3 ")
+        cls.limited.limit()
         for job, how in ((cls.tasks, ["-s", "USR1"]), (cls.ranks, ["-s", "TERM"]), (cls.script, ["--batch", "-s", "TERM"])):
             job.until_printed("step 3 ")
             LAB.run("scancel", *how, job.number)
@@ -236,6 +251,12 @@ class Requeue(unittest.TestCase):
         self.goes_on(self.limited, "limited")
         self.assertIn("User defined signal 1: checkpointing", self.limited.output())
         self.assertEqual(self.limited.printed(), undisturbed(400))
+
+    def test_signal_before_the_program(self):
+        self.assertEqual(self.early.ended(), ("COMPLETED", "0:0"))
+        self.assertIn("User defined signal 1: checkpointing", self.early.output())
+        self.assertIn("again from image", self.early.output())
+        self.assertEqual(self.early.printed(), undisturbed(STEPS))
 
     def test_other_signals(self):
         job = BatchJob("srun --stasis=on=USR2+HUP -n1 sh -c 'trap \"exit 6\" TERM; echo begun; while :; do sleep 0.1; done'")
