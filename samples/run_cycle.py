@@ -21,9 +21,17 @@ import sys
 import tempfile
 import time
 
+LOG_END = 4000  # bytes of a log that say what happened at last
+
 
 class CycleFailed(Exception):
     """The sentence that says what went wrong."""
+
+    logs = {}  # of the task, the end of each: name: text
+
+
+class UndisturbedFailed(CycleFailed):
+    """Without stasis the program fails, too."""
 
 
 class Task:
@@ -31,11 +39,19 @@ class Task:
 
     def __init__(self, stasis, env, name, limit):
         self.stasis, self.env, self.name, self.limit = stasis, env, name, limit
+        self.restored = False
 
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, _, error, __):
+        if isinstance(error, CycleFailed):
+            error.logs = self.logs()
+        if self.restored:
+            # What a driver has brought back is let go of again before it is killed: one has taken the whole machine along else.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                subprocess.run([self.stasis, "pause", self.name], env=self.env, stdin=subprocess.DEVNULL, capture_output=True,
+                               timeout=self.limit, check=False)
         subprocess.run([self.stasis, "cancel", "--quiet", "--grace", "1ms", self.name], env=self.env, stdin=subprocess.DEVNULL,
                        capture_output=True, timeout=self.limit, check=False)
         subprocess.run([self.stasis, "rm", self.name], env=self.env, stdin=subprocess.DEVNULL, capture_output=True,
@@ -52,6 +68,7 @@ class Task:
             answer = json.loads(done.stdout)
         except ValueError:
             answer = {"message": done.stdout[-500:] + done.stderr[-500:]}
+        self.restored = self.restored or verb == "restore"
         if done.returncode != 0:
             raise CycleFailed(f"stasis {verb}: {answer.get('message', done.stderr[-500:])}")
         return answer
@@ -61,6 +78,19 @@ class Task:
 
     def state_file(self, name):
         return os.path.join(self.env["STASIS_STATE_DIR"], "tasks", self.name, name)
+
+    def logs(self):
+        """The ends of all that has been written down of the task: what it printed, what its ghost and CRIU did."""
+        ends = {}
+        for folder, _, names in os.walk(self.state_file("")):
+            for name in names:
+                path = os.path.join(folder, name)
+                if not name.endswith(".log"):
+                    continue
+                with contextlib.suppress(OSError), open(path, "rb") as file:
+                    file.seek(max(0, os.path.getsize(path) - LOG_END))
+                    ends[os.path.relpath(path, self.state_file(""))] = file.read().decode(errors="replace")
+        return ends
 
     def output(self):
         with open(self.state_file("output.log"), encoding="utf-8", errors="replace") as file:
@@ -91,6 +121,7 @@ class Task:
 
     def finish(self):
         self.wait_for(None, "end")
+        self.restored = False
         for task in self.verb("ps", "--all", subject=False)["tasks"]:
             if task["name"] == self.name and task.get("exit_code", 1) == 0:
                 return self.output()
@@ -126,9 +157,9 @@ def run_undisturbed(program, env, limit):
     try:
         done = subprocess.run(program, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit, check=False)
     except subprocess.TimeoutExpired:
-        raise CycleFailed(f"the undisturbed run has not ended after {limit:g} s") from None
+        raise UndisturbedFailed(f"the undisturbed run has not ended after {limit:g} s") from None
     if done.returncode != 0:
-        raise CycleFailed(f"the undisturbed run failed: {(done.stdout + done.stderr)[-1000:]}")
+        raise UndisturbedFailed(f"the undisturbed run failed: {(done.stdout + done.stderr)[-1000:]}")
     return done.stdout, (time.monotonic() - started) * 1000
 
 

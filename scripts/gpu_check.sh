@@ -13,7 +13,7 @@ costs; pause and restore beside the driver's own checkpoint with CRIU. A step th
   --report FILE     the report (default gpu_check.json)
   --minutes N       no step begins later than that (default 13)
   --full            more PyTorch programs
-  --only STEP,...   only these: machine, doctor, symbols, facts, samples, "demo by driver-checkpoint", "demo by reconstruct", pytorch,
+  --only STEP,...   only these: machine, doctor, symbols, facts, samples, devices, "demo by driver-checkpoint", "demo by reconstruct", pytorch,
                     overhead, "pause and restore"
   --bundle FILE     on a machine with a network: writes all that the check needs, CRIU included, into one archive. Unpack it on the
                     machine with the GPU, which needs python3 and no network, and run its scripts/gpu_check.sh.
@@ -37,7 +37,7 @@ prepare() {
   fi
   . "$STASIS_ROOT/scripts/lib/criu.sh"
   if [ -z "${STASIS_BUILD_DIR:-}" ]; then
-    "$STASIS_ROOT/scripts/setup.sh"
+    "$STASIS_ROOT/scripts/setup.sh" --build
     "$STASIS_ROOT/scripts/build.sh" release "${TARGETS[@]}" >&2
   fi
   criu=$(criu_find)
@@ -62,9 +62,14 @@ while [ $# -gt 0 ]; do
 done
 case "$device" in nvidia|softgpu) ;; *) usage_error "--device is nvidia or softgpu" ;; esac
 command -v python3 >/dev/null || die "python3 is needed"
-# Before anything is built. /dev/dxg: of a Linux inside of Windows.
-if [ "$device" = nvidia ] && [ -z "$bundle" ] && [ ! -e /dev/nvidiactl ] && [ ! -e /dev/dxg ]; then
-  printf '%s: no NVIDIA GPU here (no /dev/nvidiactl); --device softgpu runs all that a software device can do\n' "$(basename "$0")" >&2
+
+# The device files may be made only when the first program asks for them, by NVIDIA's own helper. /dev/dxg: of a Linux inside of Windows.
+has_nvidia() { [ -e /dev/nvidiactl ] || [ -e /dev/dxg ] || [ -e /proc/driver/nvidia/version ] || nvidia-smi -L >/dev/null 2>&1; }
+
+# Before anything is built.
+if [ "$device" = nvidia ] && [ -z "$bundle" ] && ! has_nvidia; then
+  printf '%s: no NVIDIA GPU here (no /dev/nvidiactl, no driver in the kernel); --device softgpu runs all that a software device can do\n' \
+    "$(basename "$0")" >&2
   exit 3
 fi
 

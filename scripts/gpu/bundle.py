@@ -6,6 +6,7 @@ usage: bundle.py make FILE --build DIR --criu FILE --cuda DIR
 """
 
 import argparse
+import ctypes
 import gzip
 import json
 import os
@@ -26,7 +27,7 @@ PLAIN = ["lib/libstasis.so", "lib/softgpu/libcuda.so.1", "lib/softgpu/libcudart.
 SAMPLES = ["counter", "vector", "stencil", "mlp_train", "gpt_train", "cnn_train", "nccl_ring", "ddp_train", "pipeline_train", "tp_train"]
 TREE = ["scripts/gpu_check.sh", "scripts/gpu", "scripts/lib", "samples/run_cycle.py", "samples/torch", "docs/nvidia.md", "LICENSE"]
 C_LIBRARY = re.compile(r"(ld-linux|lib(c|m|dl|rt|pthread|resolv|util)\.so)")
-# What every machine has that runs programs in C++.
+# What every machine has that runs programs in C++; a newer machine's is for a newer C library than an older machine has.
 COMPILER_LIBRARY = re.compile(r"lib(stdc\+\+|gcc_s)\.so")
 IMAGES = 4096  # of the data set: 60,000 would be most of the archive
 SAMPLE_DATA = "/usr/share/datasets/fashion-mnist"
@@ -37,11 +38,11 @@ def output(*command):
 
 
 def libraries_of(program):
-    """Paths of what the loader would load for it, the C library left out."""
+    """Paths of what the loader would load for it, the libraries of C and C++ left out."""
     found = set()
     for line in subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout.splitlines():
         match = re.match(r"\s*(\S+) => (/\S+)", line)
-        if match and not C_LIBRARY.match(match[1]) and not match[1].startswith("libcuda"):
+        if match and not C_LIBRARY.match(match[1]) and not COMPILER_LIBRARY.match(match[1]) and not match[1].startswith("libcuda"):
             found.add(match[2])
     return found
 
@@ -71,11 +72,28 @@ def lacking(folder):
             if name not in there and not C_LIBRARY.match(name) and not COMPILER_LIBRARY.match(name)]
 
 
-def needed_glibc(path):
-    """The newest version of the C library that the file asks for."""
+def newest(path, name):
+    """The newest version that the file names of symbols of `name`: GLIBC, of the C library, or GLIBCXX."""
     with open(path, "rb") as file:
-        versions = re.findall(rb"GLIBC_(\d+)\.(\d+)", file.read())
-    return max(((int(a), int(b)) for a, b in versions), default=(0, 0))
+        versions = re.findall(rb"%s_(\d+(?:\.\d+)+)" % name.encode(), file.read())
+    return max((tuple(int(part) for part in version.split(b".")) for version in versions), default=(0, 0))
+
+
+def needed(folder):
+    """{name: version} of the libraries of C and C++ for what is run on NVIDIA's driver: the software device may need more."""
+    files = [path for path in files_of(folder) if "/lib/softgpu/" not in path and os.path.basename(path) != "softgpud"
+             and (path.count("/build/") or path.count("/libraries/") or path.count("/bin/"))]
+    return {name.lower(): list(max(newest(path, name) for path in files)) for name in ("GLIBC", "GLIBCXX")}
+
+
+def library_in_use(name):
+    """Where the loader of this machine finds it; None: nowhere."""
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        return None
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        return next((line[line.index("/"):].strip() for line in maps if os.path.basename(line.strip()).startswith(name)), None)
 
 
 def shorten(source, target):
@@ -118,14 +136,14 @@ def fill(folder, build, criu, cuda):
             shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(source, target)
-    needed = set()
+    libraries = set()
     programs = [(os.path.join(build, name), "build/release/" + name) for name in PROGRAMS] + [(criu, "bin/criu")]
     for source, target in programs:
         path = install(source, target, folder)
-        libraries = libraries_of(source)
-        needed |= libraries
-        look_in(path, f"$ORIGIN/{'../' * target.count('/')}libraries" if libraries else "")
-    for library in sorted(needed):
+        wanted = libraries_of(source)
+        libraries |= wanted
+        look_in(path, f"$ORIGIN/{'../' * target.count('/')}libraries" if wanted else "")
+    for library in sorted(libraries):
         install(os.path.realpath(library), "libraries/" + os.path.basename(library), folder)
     for name in PLAIN + ["samples/" + name for name in SAMPLES]:
         path = install(os.path.realpath(os.path.join(build, name)), "build/release/" + name, folder)
@@ -140,6 +158,10 @@ def fill(folder, build, criu, cuda):
         shorten(os.path.join(SAMPLE_DATA, name), os.path.join(folder, "data", name))
 
 
+def dotted(version):
+    return ".".join(map(str, version))
+
+
 def make(given):
     with tempfile.TemporaryDirectory(prefix="stasis-bundle-") as work:
         folder = os.path.join(work, "stasis-gpu-check")
@@ -147,14 +169,14 @@ def make(given):
         fill(folder, given.build, given.criu, given.cuda)
         if lacks := lacking(folder):
             sys.exit("bundle: not on this machine: " + ", ".join(f"{name} (of {path})" for path, name in lacks))
-        glibc = max(needed_glibc(path) for path in files_of(folder)
-                    if path.count("/build/") or path.count("/libraries/") or path.count("/bin/"))
+        versions = needed(folder)
         with open(os.path.join(folder, "bundle.json"), "w", encoding="utf-8") as file:
             json.dump({"version": output("git", "-C", ROOT, "rev-parse", "--short", "HEAD").strip(), "machine": os.uname().machine,
-                       "glibc": list(glibc)}, file)
+                       **versions}, file)
         with tarfile.open(given.file, "w:gz") as archive:
             archive.add(folder, "stasis-gpu-check")
-    print(f"{given.file}: {os.path.getsize(given.file) / 2**20:.1f} MiB, needs glibc {glibc[0]}.{glibc[1]}")
+    print(f"{given.file}: {os.path.getsize(given.file) / 2**20:.1f} MiB, needs glibc {dotted(versions['glibc'])}, libstdc++ with GLIBCXX "
+          f"{dotted(versions['glibcxx'])}")
 
 
 def check(folder):
@@ -165,8 +187,14 @@ def check(folder):
     if os.uname().machine != bundle["machine"]:
         sys.exit(f"gpu_check: the bundle is for {bundle['machine']}, this machine is {os.uname().machine}")
     if have < tuple(bundle["glibc"]):
-        sys.exit(f"gpu_check: the bundle needs glibc {'.'.join(map(str, bundle['glibc']))}, this machine has {'.'.join(map(str, have))}; "
+        sys.exit(f"gpu_check: the bundle needs glibc {dotted(bundle['glibc'])}, this machine has {dotted(have)}; "
                  "make it on an older distribution")
+    library = library_in_use("libstdc++.so.6")
+    if not library:
+        sys.exit("gpu_check: there is no libstdc++.so.6 on this machine: install it (libstdc++6)")
+    if newest(library, "GLIBCXX") < tuple(bundle["glibcxx"]):
+        sys.exit(f"gpu_check: the bundle needs a libstdc++ with GLIBCXX {dotted(bundle['glibcxx'])}, {library} has "
+                 f"{dotted(newest(library, 'GLIBCXX'))}; make it on an older distribution")
 
 
 def main():

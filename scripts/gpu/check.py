@@ -32,10 +32,10 @@ def run_step(name, step, place, work):
     row = {"name": name, "status": "pass", "summary": "", "details": {}}
     try:
         row["summary"], row["details"] = step(place, work)
-    except Absent as reason:
+    except (Absent, steps.run_cycle.UndisturbedFailed) as reason:
         row.update(status="absent", summary=str(reason), details=getattr(reason, "details", {}))
     except (Failed, steps.run_cycle.CycleFailed) as reason:
-        row.update(status="fail", summary=str(reason), details=getattr(reason, "details", {}))
+        row.update(status="fail", summary=str(reason), details=getattr(reason, "details", {"logs": getattr(reason, "logs", {})}))
     except Exception as error:  # pylint: disable=broad-except
         # A fault of the check itself must not keep the other steps from being run.
         row.update(status="fail", summary=f"{type(error).__name__}: {error}", details={"trace": traceback.format_exc()})
@@ -76,6 +76,7 @@ def main():
                     print(f"gpu_check: no NVIDIA GPU with a driver here ({nvidia['detail']}); --device softgpu runs all that a software "
                           "device can do", file=sys.stderr)
                     return NO_GPU
+            place.look()
             for name in wanted:
                 report["steps"].append(run_step(name, steps.STEPS[name], place, work))
     except (Absent, Failed) as reason:

@@ -13,6 +13,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 DRIVER_FOLDERS = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib/wsl/lib", "/usr/lib", "/lib64", "/lib",
                   "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib"]
 LIBRARIES = ["libcudart.so.13", "libcublas.so.13", "libcudnn.so.9", "libnccl.so.2"]
+RUNTIME_VERSION = 13000  # of CUDA, by which the samples are built
 
 
 class Failed(Exception):
@@ -51,12 +52,14 @@ class Place:
     def __init__(self, kind, build, criu):
         self.kind, self.build, self.criu = kind, build, criu
         self.soft = kind == "softgpu"
-        self.gpus = 2 if self.soft else 1  # until the step `machine` has looked
+        self.gpus = 2 if self.soft else 1  # until look()
         self.daemon = None
         self.folder = tempfile.TemporaryDirectory(prefix="stasis-gpu-check-")
         self.work = self.folder.name
         self.driver = self.built("lib/softgpu/libcuda.so.1") if self.soft else self._find_driver()
         self.libraries = [self.built("lib/softgpu")] if self.soft else self._find_libraries()
+        self.loader_knows_driver = not self.soft and self._loads_driver()
+        self.seen = None
 
     def __enter__(self):
         if self.soft:
@@ -100,6 +103,34 @@ class Place:
         return found
 
     @staticmethod
+    def _loads_driver():
+        """Whether the loader finds the driver by itself."""
+        env = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
+        return subprocess.run([sys.executable, "-c", "import ctypes; ctypes.CDLL('libcuda.so.1')"], env=env, stdin=subprocess.DEVNULL,
+                              capture_output=True, check=False).returncode == 0
+
+    def look(self):
+        """What the driver says of itself and of its devices."""
+        if self.seen is None:
+            done = run([sys.executable, os.path.join(ROOT, "scripts", "gpu", "look.py"), self.driver], 120, self.env())
+            self.seen = json.loads(done.stdout)
+            self.gpus = len(self.seen["devices"])
+        return self.seen
+
+    def need_runtime(self):
+        """Absent where the samples cannot run as the driver is too old for the runtime that they were built with."""
+        version = self.look()["version"]
+        if version < RUNTIME_VERSION:
+            raise Absent(f"the samples are built by CUDA {RUNTIME_VERSION // 1000}.0, which needs a driver of release 580 or newer; this one is "
+                         f"of CUDA {version // 1000}.{version % 1000 // 10}")
+
+    @property
+    def can_move(self):
+        """Whether a task can go from device 0 to device 1: both are of one chip, and the driver moves its own checkpoints."""
+        devices = self.look()["devices"]
+        return len(devices) > 1 and devices[0]["name"] == devices[1]["name"] and (self.soft or self.look()["version"] >= 13000)
+
+    @staticmethod
     def _python_sites():
         python = shutil.which(os.environ.get("GPU_CHECK_PYTHON", "python3"))
         if not python:
@@ -124,9 +155,11 @@ class Place:
         env = {name: value for name, value in os.environ.items() if not name.startswith(("SOFTGPU_", "STASIS_"))}
         folders = self.libraries if libraries else []
         if not self.soft:
-            # The driver's folder last: the loader may not know it.
-            folders = [*folders, env.get("LD_LIBRARY_PATH", ""), os.path.dirname(self.driver or "")]
+            # The driver's folder last, where the loader does not know it: there may be other versions of what PyTorch brings in it.
+            folders = [*folders, env.get("LD_LIBRARY_PATH", ""), "" if self.loader_knows_driver else os.path.dirname(self.driver or "")]
         env["LD_LIBRARY_PATH"] = ":".join(folder for folder in folders if folder)
+        if not env["LD_LIBRARY_PATH"]:
+            del env["LD_LIBRARY_PATH"]
         if self.soft:
             env.update(SOFTGPU_SOCKET=self.socket, SOFTGPU_AUTOSTART="0")
         return env
@@ -135,7 +168,7 @@ class Place:
         """Of `stasis`, and through it of its tasks."""
         env = self.env(libraries)
         if self.soft:
-            del env["LD_LIBRARY_PATH"]  # `stasis run` brings its own
+            env.pop("LD_LIBRARY_PATH", None)  # `stasis run` brings its own
         env.update(STASIS_STATE_DIR=os.path.join(self.work, "state"), STASIS_RUN_DIR=os.path.join(self.work, "run"))
         if self.criu:
             env["STASIS_CRIU"] = self.criu

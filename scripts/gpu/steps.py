@@ -12,6 +12,7 @@ import statistics
 import subprocess
 import sys
 import time
+import uuid as uuid_module
 
 from place import ROOT, Absent, Failed, run
 import symbols
@@ -74,12 +75,12 @@ def each(what, parts):
     for name, part in parts:
         try:
             details[name] = part()
-        except (Failed, run_cycle.CycleFailed) as reason:
-            details[name] = {"failed": str(reason)}
-            failed.append(name)
-        except Absent as reason:
+        except (Absent, run_cycle.UndisturbedFailed) as reason:
             details[name] = {"absent": str(reason)}
             absent.append(name)
+        except (Failed, run_cycle.CycleFailed) as reason:
+            details[name] = {"failed": str(reason), "logs": getattr(reason, "logs", {})}
+            failed.append(name)
     if failed:
         error = Failed(f"{', '.join(failed)}: {details[failed[0]]['failed']}")
         error.details = details
@@ -92,19 +93,48 @@ def each(what, parts):
     return f"{len(details) - len(absent)} {what}{note}", details
 
 
+# What in the environment, or on the machine, changes how drivers and libraries behave.
+VARIABLES = r"(CUDA|NVIDIA|NCCL|CUDNN|CUBLAS|PYTORCH|TORCH|TRITON|GPU_CHECK)_|LD_(PRELOAD|LIBRARY_PATH)$"
+FACTS = ["/proc/driver/nvidia/version", "/proc/driver/nvidia/params", "/sys/module/nvidia/version", "/proc/sys/kernel/yama/ptrace_scope"]
+
+
+def text_of(path):
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(4000).strip()
+    except OSError as error:
+        return error.strerror
+
+
+def managed(place, work, details):
+    """What NVIDIA's own tool says, where it is there."""
+    query = "name,uuid,driver_version,memory.total,persistence_mode,mig.mode.current,ecc.mode.current,compute_mode,pci.bus_id"
+    try:
+        smi = run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits"], work.limit(60))
+    except (Absent, Failed) as reason:
+        details["nvidia-smi"] = str(reason)
+        return ""
+    details["gpus"] = [dict(zip(query.split(","), (part.strip() for part in line.split(",")))) for line in smi.stdout.splitlines()]
+    details["confidential_compute"] = run(["nvidia-smi", "conf-compute", "-f"], work.limit(60), check=False).stdout.strip()
+    details["topology"] = run(["nvidia-smi", "topo", "-m"], work.limit(60), check=False).stdout.strip()
+    return f", release {details['gpus'][0]['driver_version']}"
+
+
 def machine(place, work):
     """What the report is about."""
-    details = {"kernel": os.uname().release, "driver": place.driver, "libraries": place.libraries, "criu": place.criu}
+    seen = place.look()
+    details = {"kernel": os.uname().release, "python": sys.version.split()[0], "glibc": os.confstr("CS_GNU_LIBC_VERSION"),
+               "driver": place.driver, "driver_file": os.path.realpath(place.driver), "loader_knows_driver": place.loader_knows_driver,
+               "cuda": seen["version"], "devices": seen["devices"], "libraries": place.libraries, "criu": place.criu,
+               "environment": {name: value for name, value in os.environ.items() if re.match(VARIABLES, name)},
+               "files": {path: text_of(path) for path in ["/etc/os-release", *([] if place.soft else FACTS)]}}
     if place.soft:
         return f"{place.gpus} software devices", details
-    query = "name,uuid,driver_version,memory.total,persistence_mode,mig.mode.current,ecc.mode.current,compute_mode,pci.bus_id"
-    smi = run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits"], work.limit(60))
-    details["gpus"] = [dict(zip(query.split(","), (part.strip() for part in line.split(",")))) for line in smi.stdout.splitlines()]
+    details["device_files"] = sorted(name for name in os.listdir("/dev") if name.startswith("nvidia"))
     details["mps"] = os.path.exists(os.path.join(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"), "control"))
-    topology = run(["nvidia-smi", "conf-compute", "-f"], work.limit(60), check=False)
-    details["confidential_compute"] = topology.stdout.strip()
-    place.gpus = len(details["gpus"])
-    return f"{place.gpus} x {details['gpus'][0]['name']}, driver {details['gpus'][0]['driver_version']}", details
+    release = managed(place, work, details)
+    version = seen["version"]
+    return f"{place.gpus} x {seen['devices'][0]['name']}, CUDA {version // 1000}.{version % 1000 // 10}{release}", details
 
 
 def doctor(place, _):
@@ -123,7 +153,8 @@ def driver_symbols(place, _):
     ours, theirs = ({name for name in symbols.exported_functions(path) if re.match(r"cu[A-Z]", name)}
                     for path in (place.built("lib/libstasis.so"), place.driver))
     found = symbols.present(place.driver, ours)
-    details = {"exported": len(ours), "present": len(found), "absent": sorted(ours - found), "unknown_to_interposer": sorted(theirs - ours)}
+    details = {"exported": len(ours), "present": len(found), "absent": sorted(ours - found), "unknown_to_interposer": sorted(theirs - ours),
+               "bound_to_itself": symbols.bound_to_itself(place.driver)}
     if not found:
         error = Failed(f"{place.driver} has none of the {len(ours)} functions that the interposer exports")
         error.details = details
@@ -156,10 +187,18 @@ def sample_command(place, sizes):
     return [place.built("samples/" + program), *(argument.format(gpus=place.gpus) for argument in arguments), *reads(program)]
 
 
-def under_stasis(place, command, name, limit):
+def alone_under(place, command, limit, **extra):
+    """What the program prints without stasis."""
+    try:
+        return run(command, limit, dict(place.env(), **extra)).stdout
+    except Failed as reason:
+        raise Absent(f"without stasis it fails, too: {reason}") from None
+
+
+def under_stasis(place, command, name, limit, options=(), **extra):
     """What the program prints as a task."""
-    with run_cycle.Task(place.stasis, place.stasis_env(), name, limit) as task:
-        task.start(place.run_options, command)
+    with run_cycle.Task(place.stasis, dict(place.stasis_env(), **extra), name, limit) as task:
+        task.start([*place.run_options, *options], command)
         return task.finish()
 
 
@@ -197,14 +236,52 @@ def counter(place, limit):
 
 def samples(place, work):
     """Every sample as a task prints what it prints alone."""
+    place.need_runtime()
+
     def both(name, sizes):
         limit = work.limit(120)
         command = sample_command(place, sizes)
-        alone = run(command, limit, place.env()).stdout
+        alone = alone_under(place, command, limit)
         run_cycle.compare(name, alone, under_stasis(place, command, re.sub(r"\W+", "-", name), limit), LINES)
         return {"lines": len(alone.splitlines())}
     parts = [(name, lambda name=name, sizes=sizes: both(name, sizes)) for name, sizes in SAMPLES.items()]
     return each("samples", [("counter", lambda: counter(place, work.limit(60))), *parts])
+
+
+def late_library(place, work):
+    """A library that is used only after the task has moved to another device."""
+    if not place.can_move:
+        raise Absent("needs two devices of one chip, and a driver of release 580 or newer")
+    hurry = os.path.join(place.work, "late")
+    with run_cycle.Task(place.stasis, place.stasis_env(), "late-library", work.limit(120)) as task:
+        task.start([*place.run_options, "--gpus", "0"], [sys.executable, os.path.join(ROOT, "scripts", "gpu", "late_library.py"), hurry])
+        task.wait_for(lambda text: "ready" in text, "ready")
+        task.verb("migrate", "--gpus", "1")
+        with open(hurry, "w", encoding="utf-8"):
+            pass
+        printed = task.finish()
+    if printed.splitlines()[-1:] != ["the same"]:
+        raise Failed(printed[-600:])
+    return {}
+
+
+def devices(place, work):
+    """NVIDIA's runtime starts although the program sees only some of the machine's devices, or sees them in another order."""
+    place.need_runtime()
+    if place.gpus < 2:
+        raise Absent("needs two devices")
+    command = sample_command(place, SAMPLES["vector"])
+
+    def both(name, options, visible, alone):
+        limit = work.limit(120)
+        expected = alone_under(place, command, limit, CUDA_VISIBLE_DEVICES=alone)
+        extra = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+        run_cycle.compare(name, expected, under_stasis(place, command, "devices-" + name, limit, options, **extra), LINES)
+        return {}
+    uuid = str(uuid_module.UUID(place.look()["devices"][1]["uuid"]))
+    parts = [("given-the-second", ["--gpus", "1"], None, "1"), ("sees-the-second", [], "1", "1"), ("sees-it-by-its-name", [], "GPU-" + uuid, "1"),
+             ("sees-them-turned-round", [], "1,0", "1,0")]
+    return each("ways", [*((part[0], lambda part=part: both(*part)) for part in parts), ("a-library-after-a-move", lambda: late_library(place, work))])
 
 
 def cycle(place, work, program, name, options=(), which=("paused", "restored"), most=240, libraries=True):
@@ -215,7 +292,8 @@ def cycle(place, work, program, name, options=(), which=("paused", "restored"), 
 def demo(strategy):
     def step(place, work):
         """A training undisturbed, paused and resumed, checkpointed, killed and restored, and moved where there are two devices."""
-        which = ("paused", "restored") + (("moved",) if place.gpus > 1 else ())
+        place.need_runtime()
+        which = ("paused", "restored") + (("moved",) if place.can_move else ())
         try:
             figures = cycle(place, work, sample_command(place, DEMO), f"demo-{strategy}", ["--strategy", strategy], which)
         except run_cycle.CycleFailed as reason:
@@ -254,6 +332,7 @@ def pytorch(place, work):
 
 def overhead(place, work):
     """Programs and single calls, with and without the interposer, alternately."""
+    place.need_runtime()
     rounds = 1 if place.soft else 5
     calls, launches = ("200000", "2000") if place.soft else ("5000000", "100000")
     programs = {"mlp_train": sample_command(place, SAMPLES["mlp_train"]), "stencil": sample_command(place, SAMPLES["stencil by capture"]),
@@ -333,6 +412,9 @@ def drivers_own(place, work, mib):
         figures["restore"] += driver(pid, "restore", "unlock")
     finally:
         if pid:
+            # A machine has stood still after a process was killed that the driver had brought back; not so once it has let go again.
+            with contextlib.suppress(Absent, Failed):
+                driver(pid, "lock", "checkpoint")
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         if parent.poll() is None:
@@ -342,8 +424,27 @@ def drivers_own(place, work, mib):
     return figures
 
 
+def free_memory():
+    """MiB of main memory to be had."""
+    with open("/proc/meminfo", encoding="utf-8") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("MemAvailable:")) // 1024
+
+
+def sizes_that_fit(place):
+    """MiB of device memory to try with: of the device no more than three quarters; host memory and disk hold copies of it."""
+    if place.soft:
+        return [16]
+    room = min(place.look()["devices"][0]["memory"] // 2**20 * 3 // 4, free_memory() // 3, shutil.disk_usage(place.work).free // 2**20 // 4)
+    sizes = [size for size in (256, 2048, 8192) if size <= room]
+    if not sizes:
+        raise Absent(f"no room for 256 MiB: memory {free_memory()} MiB, disk {shutil.disk_usage(place.work).free // 2**20} MiB at {place.work} "
+                     "(TMPDIR names another place)")
+    return sizes
+
+
 def pause_and_restore(place, work):
-    sizes = [16] if place.soft else [256, 2048, 8192]
+    place.need_runtime()
+    sizes = sizes_that_fit(place)
 
     def part(mib):
         row = {"stasis": ours(place, work, mib)}
@@ -361,6 +462,6 @@ def pause_and_restore(place, work):
     return text, details
 
 
-STEPS = {"machine": machine, "doctor": doctor, "symbols": driver_symbols, "facts": driver_facts, "samples": samples,
+STEPS = {"machine": machine, "doctor": doctor, "symbols": driver_symbols, "facts": driver_facts, "samples": samples, "devices": devices,
          "demo by driver-checkpoint": demo("driver-checkpoint"), "demo by reconstruct": demo("reconstruct"), "pytorch": pytorch,
          "overhead": overhead, "pause and restore": pause_and_restore}

@@ -3,20 +3,41 @@
 import ctypes
 import struct
 
-SHT_DYNSYM = 11
+SHT_DYNSYM, SHT_DYNAMIC = 11, 6
+DT_NULL, DT_SYMBOLIC, DT_FLAGS, DF_SYMBOLIC = 0, 16, 30, 2
 SYMBOL = struct.Struct("<IBBHQQ")
 SECTION = struct.Struct("<IIQQQQIIQQ")
 
 
-def exported_functions(path):
-    """Names of the functions that the 64-bit ELF file `path` defines for others."""
+def read_sections(path):
+    """The 64-bit ELF file and its sections."""
     with open(path, "rb") as file:
         data = file.read()
     if data[:6] != b"\x7fELF\x02\x01":
         raise ValueError(f"{path} is no 64-bit little-endian ELF file")
     offset, = struct.unpack_from("<Q", data, 0x28)
     size, count = struct.unpack_from("<HH", data, 0x3A)
-    sections = [SECTION.unpack_from(data, offset + i * size) for i in range(count)]
+    return data, [SECTION.unpack_from(data, offset + i * size) for i in range(count)]
+
+
+def bound_to_itself(path):
+    """Whether the library's own calls of what it exports stay inside, whatever else is loaded."""
+    data, sections = read_sections(path)
+    for section in sections:
+        if section[1] != SHT_DYNAMIC:
+            continue
+        for at in range(section[4], section[4] + section[5], 16):
+            tag, value = struct.unpack_from("<QQ", data, at)
+            if tag == DT_NULL:
+                break
+            if tag == DT_SYMBOLIC or (tag == DT_FLAGS and value & DF_SYMBOLIC):
+                return True
+    return False
+
+
+def exported_functions(path):
+    """Names of the functions that the 64-bit ELF file `path` defines for others."""
+    data, sections = read_sections(path)
     names = set()
     for section in sections:
         if section[1] != SHT_DYNSYM:

@@ -102,6 +102,15 @@ class Bundle(unittest.TestCase):
     def test_nothing_is_lacking(self):
         self.assertEqual(bundle.lacking(self.root), [])
 
+    def test_it_runs_with_the_c_library_that_its_programs_need_and_no_newer_one(self):
+        """The library of C++ is the machine's: this machine's own would ask for this machine's C library."""
+        self.assertFalse([name for name in os.listdir(os.path.join(self.root, "libraries")) if bundle.COMPILER_LIBRARY.match(name)])
+        with open(os.path.join(self.root, "bundle.json"), encoding="utf-8") as file:
+            needs = json.load(file)
+        self.assertEqual((needs["glibc"], needs["glibcxx"]), tuple(bundle.needed(self.root).values()))
+        self.assertGreaterEqual(needs["glibcxx"], [3, 4, 20])
+        self.assertLessEqual(tuple(needs["glibc"]), bundle.newest(bundle.library_in_use("libc.so.6"), "GLIBC"))
+
     def test_a_library_that_is_not_there_is_missed(self):
         libraries = os.path.join(self.root, "libraries")
         for name in os.listdir(libraries):
@@ -120,7 +129,7 @@ class Bundle(unittest.TestCase):
                 # But the driver, which is the machine's.
                 self.assertEqual(set(re.findall(r"(\S+) => not found", listed)) - {"libcuda.so.1"}, set())
                 for name, path in re.findall(r"(\S+) => (/\S+)", listed):
-                    if not bundle.C_LIBRARY.match(name) and name != "libcuda.so.1":
+                    if not bundle.C_LIBRARY.match(name) and not bundle.COMPILER_LIBRARY.match(name) and name != "libcuda.so.1":
                         self.assertEqual(os.path.realpath(path), os.path.join(os.path.realpath(self.root), "libraries", name))
 
     def test_nothing_looks_outside_of_it(self):
@@ -153,6 +162,10 @@ class Parts(unittest.TestCase):
         self.assertGreaterEqual(names, {"cuInit", "cuMemAlloc_v2", "cuGetProcAddress"})
         self.assertEqual(symbols.present(built("lib/softgpu/libcuda.so.1"), {"cuInit", "cuNothing"}), {"cuInit"})
 
+    def test_what_is_bound_to_itself(self):
+        self.assertTrue(symbols.bound_to_itself(built("lib/softgpu/libcuda.so.1")))
+        self.assertFalse(symbols.bound_to_itself(built("tests/nvml/libnvidia-ml.so.1")))
+
     def test_the_data_set_is_shortened_to_whole_images(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "images.gz")
@@ -165,12 +178,14 @@ class Parts(unittest.TestCase):
 
     def test_a_bundle_for_a_newer_c_library_is_refused(self):
         with tempfile.TemporaryDirectory() as folder:
-            for glibc, status in (([2, 17], 0), ([99, 0], 1)):
+            for glibc, glibcxx, lacks in (([2, 17], [3, 4, 11], None), ([99, 0], [3, 4, 11], "glibc 99.0"),
+                                          ([2, 17], [3, 4, 999], "GLIBCXX 3.4.999")):
                 with open(os.path.join(folder, "bundle.json"), "w", encoding="utf-8") as file:
-                    json.dump({"version": "x", "machine": os.uname().machine, "glibc": glibc}, file)
+                    json.dump({"version": "x", "machine": os.uname().machine, "glibc": glibc, "glibcxx": glibcxx}, file)
                 done = subprocess.run([sys.executable, os.path.join(ROOT, "scripts", "gpu", "bundle.py"), "check", folder],
                                       capture_output=True, text=True, check=False)
-                self.assertEqual(done.returncode, status, done.stderr)
+                self.assertEqual(done.returncode, 1 if lacks else 0, done.stderr)
+                self.assertIn(lacks or "", done.stderr)
 
 
 if __name__ == "__main__":
