@@ -29,7 +29,7 @@ constexpr char kAppFooter[] = R"(Examples:
   stasis restore train --gpus 1                goes on where it was, on another GPU
   stasis images ls                             what images take, and what removing them frees
   stasis doctor                                what works on this machine
-  stasis top --node node7:7700                 what goes on there
+  stasis top --node node7:7470                 what goes on there
   stasis submit --gpus 2 -- ./train            runs when and where a scheduler has room
 
 Where an agent (stasisd) runs, verbs are carried out by it; else, and with --embedded, by this command itself.
@@ -277,7 +277,7 @@ void CommandLine::AddGhostVerbs() {
 
   CLI::App* migrate = AddVerb("migrate", "move a running task to other GPUs, or to another node",
                               "Examples:\n  stasis migrate train --gpus 1\n  stasis migrate train --to "
-                              "node7:7700");
+                              "node7:7470");
   task(migrate);
   AddNode(migrate);
   deadline(migrate);
@@ -293,7 +293,7 @@ void CommandLine::AddGhostVerbs() {
   CLI::App* cancel =
       AddVerb("cancel", "end a task, running or paused, or a job of a scheduler, or give up an operation",
               "Examples:\n  stasis cancel train\n  stasis cancel train --operation\n"
-              "  stasis cancel train --scheduler login1:7480");
+              "  stasis cancel train --scheduler login1:7471");
   task(cancel);
   AddNode(cancel);
   AddScheduler(cancel);

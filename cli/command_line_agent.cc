@@ -39,7 +39,7 @@ told once.
 
 Examples:
   stasis top
-  stasis top --node node7:7700,node8:7700)";
+  stasis top --node node7:7470,node8:7470)";
 
 constexpr char kScheduleFooter[] =
     R"(Examples:

@@ -40,8 +40,9 @@ constexpr char kDrainFooter[] =
     R"(Nothing new goes to the node. What runs there is moved away, or checkpointed where it cannot be.
 
 With --deadline the node will be gone after TIME, as one that is reclaimed: what saves the most work for its time goes first, a few
-jobs at once. What is not elsewhere by then runs on, and comes back from its last image. `undrain` takes the notice back. With --wait
-the command then stays until the work of all jobs is elsewhere or TIME has passed, and exits with 4 where something was not saved.
+jobs at once. What is not elsewhere by then runs on, and comes back from its last image. `undrain` takes the notice back. With --wait,
+for longer than that, the command stays until it is known of each job whether it is saved, at the deadline at the latest, and exits with
+4 where one is not.
 
 Examples:
   stasis drain node7 --reason "a fan is broken"
@@ -185,7 +186,11 @@ void CommandLine::AddClusterNodes() {
   CLI::App* drain = node("drain", "empty a node", kDrainFooter);
   drain->add_option("--reason", options_.reason, "for those who look at the node")->type_name("TEXT");
   drain->add_option("--deadline", notice_, "after so long it will be gone")->type_name("TIME");
-  drain->add_option("--wait", drain_wait_, "until nobody holds its devices, at most so long")
+  drain
+      ->add_option(
+          "--wait", drain_wait_,
+          "stay until nobody holds its devices, with --deadline until it is known of each job whether it "
+          "is saved; at most so long")
       ->type_name("TIME");
   node("undrain", "let jobs go to a node again", "Example:\n  stasis undrain node7");
   CLI::App* maintenance = node("maintenance", "set when a node is to be empty", kMaintenanceFooter);

@@ -78,7 +78,7 @@ Finding CheckPtraceScope() {
 Finding CheckCapabilities() {
   bool ok = HasSysAdmin();
   return {"capabilities", Needed::kCheckpoint, ok, ok ? "CAP_SYS_ADMIN" : "no CAP_SYS_ADMIN",
-          "checkpoint and restore need root, or CAP_SYS_ADMIN and CAP_CHECKPOINT_RESTORE"};
+          "checkpoint and restore need root, or at least CAP_SYS_ADMIN and CAP_SYS_PTRACE"};
 }
 
 // The first line of the output that names an error.

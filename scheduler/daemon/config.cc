@@ -150,7 +150,7 @@ void AddOptions(CLI::App& app, Texts& texts, SchedulerConfig& config) {
       ->type_name("TIME");
   app.add_option("--image-wait", texts.image_wait,
                  "how long a job whose images are all on nodes that are not reached waits for them before it "
-                 "begins anew (default 10m)")
+                 "begins anew; 0: not (default 10m)")
       ->type_name("TIME");
   app.add_option("--pause-timeout", texts.pause_timeout,
                  "how long a job may take to pause before it runs on and others are asked; 0: for ever "
