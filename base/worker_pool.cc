@@ -1,15 +1,11 @@
 #include "base/worker_pool.h"
 
-#include <csignal>
+#include "base/quiet_thread.h"
 
 namespace stasis {
 
 WorkerPool::WorkerPool(int threads, size_t most_waiting) : most_waiting_(most_waiting) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  for (int i = 0; i < threads; i++) threads_.emplace_back([this] { Loop(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  for (int i = 0; i < threads; i++) threads_.push_back(StartQuietThread([this] { Loop(); }));
 }
 
 WorkerPool::~WorkerPool() {

@@ -1,11 +1,10 @@
 #include "dedup/pack_pipeline.h"
 
-#include <signal.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
+#include "base/quiet_thread.h"
 #include "dedup/crypt.h"
 
 namespace stasis {
@@ -133,11 +132,7 @@ void PackPipeline::EndPack() {
 
 void PackPipeline::StartThread() {
   // Signals are for the threads that the process has chosen for them.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { WriteBlocks(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = StartQuietThread([this] { WriteBlocks(); });
 }
 
 void PackPipeline::WriteBlocks() {

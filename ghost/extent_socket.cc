@@ -1,7 +1,6 @@
 #include "ghost/extent_socket.h"
 
 #include <poll.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 
 #include "base/message.h"
 #include "base/payload.h"
+#include "base/quiet_thread.h"
 #include "base/raw_log.h"
 
 namespace stasis {
@@ -73,11 +73,7 @@ Result<std::unique_ptr<ExtentServer>> ExtentServer::Start(const std::string& pat
   std::unique_ptr<ExtentServer> server(new ExtentServer(std::move(listener), std::move(extents)));
   if (!server->stop_.valid()) return ErrnoStatus(errno, "eventfd");
   // Signals are for the threads that the process has chosen for them.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  server->thread_ = std::thread([server = server.get()] { server->Serve(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  server->thread_ = StartQuietThread([server = server.get()] { server->Serve(); });
   return server;
 }
 

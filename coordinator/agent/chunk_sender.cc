@@ -1,10 +1,9 @@
 #include "coordinator/agent/chunk_sender.h"
 
-#include <signal.h>
-
 #include <atomic>
 #include <utility>
 
+#include "base/quiet_thread.h"
 #include "dedup/image_manifest.h"
 
 namespace stasis {
@@ -14,16 +13,6 @@ namespace {
 constexpr size_t kThreads = 8;
 constexpr size_t kMaxWaiting = 2 * kThreads;
 constexpr uint64_t kBatchBytes = 1 << 20;
-
-// A thread of ours takes no signals.
-std::thread StartQuietly(std::function<void()> run) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(std::move(run));
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
-}
 
 std::vector<Hash128> HashesOf(std::span<const ChunkRef> chunks) {
   std::vector<Hash128> hashes;
@@ -35,7 +24,7 @@ std::vector<Hash128> HashesOf(std::span<const ChunkRef> chunks) {
 }  // namespace
 
 ChunkSender::ChunkSender(PeerLink& peer, std::string token) : peer_(peer), token_(std::move(token)) {
-  for (size_t i = 0; i < kThreads; ++i) threads_.push_back(StartQuietly([this] { Run(); }));
+  for (size_t i = 0; i < kThreads; ++i) threads_.push_back(StartQuietThread([this] { Run(); }));
 }
 
 ChunkSender::~ChunkSender() {

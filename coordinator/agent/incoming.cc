@@ -1,11 +1,11 @@
 #include "coordinator/agent/incoming.h"
 
 #include <fmt/format.h>
-#include <signal.h>
 
 #include <random>
 #include <utility>
 
+#include "base/quiet_thread.h"
 #include "coordinator/agent/arrival_job.h"
 #include "coordinator/agent/peer_link.h"
 #include "coordinator/job_json.h"
@@ -103,15 +103,6 @@ void TellMoved(const Folders& folders, Registry& registry) {
   }
 }
 
-std::thread StartQuietly(std::function<void()> run) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(std::move(run));
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
-}
-
 }  // namespace
 
 Incoming::Incoming(const Site& site, Database& database, Registry& registry, SetSchedule set_schedule,
@@ -159,10 +150,10 @@ Result<std::unique_ptr<Incoming>> Incoming::Start(const Site& site, Database& da
     undecided.push_back(Arrival::Recovered(incoming->parts_, std::move(row)));
     incoming->arrivals_[token] = undecided.back();
   }
-  incoming->prober_ = StartQuietly([undecided] {
+  incoming->prober_ = StartQuietThread([undecided] {
     for (const std::shared_ptr<Arrival>& arrival : undecided) arrival->Probe();
   });
-  incoming->sweeper_ = StartQuietly([agent = incoming.get()] { agent->Sweep(); });
+  incoming->sweeper_ = StartQuietThread([agent = incoming.get()] { agent->Sweep(); });
   return incoming;
 }
 

@@ -7,9 +7,9 @@
 
 #include <cerrno>
 #include <climits>
-#include <csignal>
 #include <optional>
 
+#include "base/quiet_thread.h"
 #include "coordinator/agent/log_reader.h"
 #include "proto/rpc/status.h"
 
@@ -109,11 +109,7 @@ Result<std::unique_ptr<LogHub>> LogHub::Start(const Site& site, Registry& regist
   hub->inotify_.Reset(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
   hub->stop_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!hub->inotify_.valid() || !hub->stop_.valid()) return ErrnoStatus(errno, "inotify");
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  hub->thread_ = std::thread([raw = hub.get()] { raw->Loop(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  hub->thread_ = StartQuietThread([raw = hub.get()] { raw->Loop(); });
   hub->subscription_ = registry.Subscribe([raw = hub.get()](const JobPicture& job) { raw->JobChanged(job); });
   return hub;
 }

@@ -1,10 +1,10 @@
 #include "coordinator/agent/membership.h"
 
 #include <algorithm>
-#include <csignal>
 #include <utility>
 
 #include "base/log/log.h"
+#include "base/quiet_thread.h"
 #include "proto/rpc/status.h"
 
 namespace stasis {
@@ -20,11 +20,7 @@ Result<std::unique_ptr<Membership>> Membership::Begin(Options options) {
 }
 
 Membership::Membership(Options options) : options_(std::move(options)) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { Loop(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = StartQuietThread([this] { Loop(); });
 }
 
 Membership::~Membership() {

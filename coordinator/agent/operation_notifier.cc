@@ -1,7 +1,8 @@
 #include "coordinator/agent/operation_notifier.h"
 
 #include <chrono>
-#include <csignal>
+
+#include "base/quiet_thread.h"
 
 namespace stasis {
 namespace {
@@ -10,15 +11,6 @@ namespace {
 constexpr auto kRound = std::chrono::milliseconds(50);
 
 }  // namespace
-
-std::thread StartQuietThread(std::function<void()> work) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(std::move(work));
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
-}
 
 class OperationNotifier::Handle final : public Operations::Subscription {
  public:

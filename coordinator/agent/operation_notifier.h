@@ -47,9 +47,6 @@ class OperationNotifier {
   std::thread thread_;
 };
 
-// A thread that takes no signals of the process's.
-std::thread StartQuietThread(std::function<void()> work);
-
 }  // namespace stasis
 
 #endif  // COORDINATOR_AGENT_OPERATION_NOTIFIER_H_

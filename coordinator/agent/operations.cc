@@ -9,6 +9,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/quiet_thread.h"
 #include "coordinator/agent/live_operation.h"
 #include "coordinator/agent/operation_notifier.h"
 #include "coordinator/agent/operation_table.h"

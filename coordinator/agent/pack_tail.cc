@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
@@ -13,6 +12,7 @@
 #include <utility>
 
 #include "base/files.h"
+#include "base/quiet_thread.h"
 #include "dedup/pack.h"
 #include "ghost/proc.h"
 
@@ -64,11 +64,7 @@ PackTail::PackTail(std::string folder, std::vector<pid_t> writers, Take take, Fd
       take_(std::move(take)),
       watch_(std::move(watch)),
       stop_(std::move(stop)) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { Run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = StartQuietThread([this] { Run(); });
 }
 
 PackTail::~PackTail() {

@@ -1,7 +1,6 @@
 #include "coordinator/agent/schedules.h"
 
 #include <poll.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -10,11 +9,13 @@
 #include <atomic>
 #include <cerrno>
 #include <condition_variable>
+#include <ctime>
 #include <deque>
 #include <mutex>
 #include <thread>
 
 #include "base/fd.h"
+#include "base/quiet_thread.h"
 #include "coordinator/agent/schedule_book.h"
 
 namespace stasis {
@@ -26,20 +27,10 @@ Moment Now() {
   return {Clock::Real().Now(), int64_t{wall.tv_sec} * 1000 + wall.tv_nsec / 1000000};
 }
 
-// Signals are the process's main thread's.
-std::thread QuietThread(std::function<void()> work) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(std::move(work));
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
-}
-
 // Work in its order, on one thread. What waits when it ends is not done.
 class Worker {
  public:
-  Worker() : thread_(QuietThread([this] { Run(); })) {}
+  Worker() : thread_(StartQuietThread([this] { Run(); })) {}
   ~Worker() {
     {
       std::lock_guard lock(mutex_);
@@ -152,7 +143,7 @@ class RealSchedules final : public Schedules {
     parts.background = [this](std::function<void()> work) { worker_.Add(std::move(work)); };
     parts.wake = [this] { alarm_->Ring(); };
     ASSIGN_OR_RETURN(book_, ScheduleBook::Open(std::move(parts), Now()));
-    thread_ = QuietThread([this] { Run(); });
+    thread_ = StartQuietThread([this] { Run(); });
     return Status();
   }
 

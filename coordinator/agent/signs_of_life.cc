@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "coordinator/agent/operation_notifier.h"
+#include "base/quiet_thread.h"
 
 namespace stasis {
 namespace {

@@ -1,8 +1,8 @@
 #include "coordinator/agent/watch_hub.h"
 
-#include <csignal>
 #include <optional>
 
+#include "base/quiet_thread.h"
 #include "coordinator/agent/watch_queue.h"
 
 namespace stasis {
@@ -72,11 +72,7 @@ class WatchStream final : public grpc::ServerWriteReactor<v1::WatchEvent> {
 };
 
 WatchHub::WatchHub(Registry& registry) : registry_(registry) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { Loop(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = StartQuietThread([this] { Loop(); });
   subscription_ = registry_.Subscribe([this](const JobPicture& job) {
     std::lock_guard lock(changes_mutex_);
     changes_.push_back(job);
