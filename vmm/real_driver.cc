@@ -2,7 +2,9 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 namespace stasis {
@@ -96,7 +98,7 @@ Status OpenDriver(const std::string& path) {
     FillSlots();
     return Errorf(StatusCode::kInvalidArgument, "the driver's path '%s' is not absolute", path.c_str());
   }
-  library = dlopen(path.c_str(), kOpenFlags);
+  library = dlopen(path.c_str(), kOpenFlags | (IsNvidiaDriver(path) ? RTLD_NODELETE : 0));
   Status status;
   if (library == nullptr) {
     status = Errorf(StatusCode::kNotFound, "open the CUDA driver: %s", dlerror());
@@ -117,6 +119,12 @@ void CloseDriver() {
   FillSlots();
   Path().clear();
   dlclose(closing);
+}
+
+bool IsNvidiaDriver(const std::string& path) {
+  const std::unique_ptr<char, void (*)(void*)> real(realpath(path.c_str(), nullptr), std::free);
+  const char* version = real == nullptr ? nullptr : std::strstr(real.get(), "libcuda.so.");
+  return version != nullptr && std::strchr(version + std::strlen("libcuda.so."), '.') != nullptr;
 }
 
 bool DriverIsOpen() { return library != nullptr; }

@@ -50,8 +50,11 @@ void* DriverAddress(Fn function);
 // Opens the library at the absolute path `path`. kNotFound: no such file, or not a CUDA driver; the message
 // has the loader's text. The library's own calls are not bound to our exports.
 Status OpenDriver(const std::string& path);
-// Closes it. What it left behind in the process is the business of the residue check.
+// Closes it. NVIDIA's library stays in memory nevertheless: threads of its own run in it once it was
+// initialised. What is left behind in the process is the business of the residue check.
 void CloseDriver();
+// Whether the file at `path` is NVIDIA's driver, which is named after its version: libcuda.so.580.65.06.
+bool IsNvidiaDriver(const std::string& path);
 bool DriverIsOpen();
 // The path it was opened by; empty when none is open.
 const std::string& DriverPath();
