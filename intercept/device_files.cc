@@ -88,31 +88,38 @@ struct Entry {
   char name[];
 };
 
-void DropDescriptor(int folder, const char* name, int nothing, const char* prefix) {
+// -1: the name in /proc/self/fd is no descriptor of a file whose path begins with `prefix`.
+int NumberOf(int folder, const char* name, const char* prefix) {
   char target[256];
   const ssize_t length = readlinkat(folder, name, target, sizeof target);
   if (length < static_cast<ssize_t>(std::strlen(prefix)) ||
       std::strncmp(target, prefix, std::strlen(prefix)) != 0)
-    return;
+    return -1;
   int fd = 0;
   for (const char* digit = name; *digit >= '0' && *digit <= '9'; ++digit) fd = 10 * fd + (*digit - '0');
-  (void)dup3(nothing, fd, O_CLOEXEC);
+  return fd;
 }
 
-void DropDescriptors(const char* prefix) {
+template <typename Visit>
+void ForEachDescriptor(const char* prefix, Visit visit) {
   const int folder = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
   alignas(Entry) char buffer[4096];
-  for (long got;
-       folder >= 0 && nothing >= 0 && (got = syscall(SYS_getdents64, folder, buffer, sizeof buffer)) > 0;) {
+  for (long got; folder >= 0 && (got = syscall(SYS_getdents64, folder, buffer, sizeof buffer)) > 0;) {
     for (long at = 0; at < got;) {
       const Entry* entry = reinterpret_cast<const Entry*>(buffer + at);
-      if (entry->name[0] != '.') DropDescriptor(folder, entry->name, nothing, prefix);
+      const int fd = entry->name[0] == '.' ? -1 : NumberOf(folder, entry->name, prefix);
+      if (fd >= 0) visit(fd);
       at += entry->size;
     }
   }
-  if (nothing >= 0) close(nothing);
   if (folder >= 0) close(folder);
+}
+
+void DropDescriptors(const char* prefix) {
+  const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (nothing < 0) return;
+  ForEachDescriptor(prefix, [nothing](int fd) { (void)dup3(nothing, fd, O_CLOEXEC); });
+  close(nothing);
 }
 
 }  // namespace
@@ -120,6 +127,13 @@ void DropDescriptors(const char* prefix) {
 void DropDeviceFiles(const char* prefix) {
   DropMappings(prefix);
   DropDescriptors(prefix);
+}
+
+bool HoldsDeviceFiles(const char* prefix) {
+  Range range;
+  bool holds = FindMapping(prefix, 0, &range);
+  ForEachDescriptor(prefix, [&holds](int) { holds = true; });
+  return holds;
 }
 
 }  // namespace stasis

@@ -1,5 +1,5 @@
-// The driver's device files in a forked child, to which they are of no use: the driver does not work there,
-// and no dump can carry them.
+// The driver's device files, which no dump can carry: in a process that is to be dumped, and in a forked
+// child, to which they are of no use as the driver does not work there.
 #ifndef INTERCEPT_DEVICE_FILES_H_
 #define INTERCEPT_DEVICE_FILES_H_
 
@@ -12,6 +12,8 @@ inline constexpr char kDeviceFiles[] = "/dev/nvidia";
 // the exit handlers of the driver, which run in the child too, find their numbers and addresses as they left
 // them, and reach no device. Async-signal-safe.
 void DropDeviceFiles(const char* prefix = kDeviceFiles);
+// Whether this process has such a file open or mapped.
+bool HoldsDeviceFiles(const char* prefix = kDeviceFiles);
 
 }  // namespace stasis
 

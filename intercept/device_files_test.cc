@@ -31,7 +31,8 @@ class DeviceFiles : public testing::Test {
     other_ = Open("other");
   }
   void TearDown() override {
-    for (const int fd : {device_, other_}) close(fd);
+    for (const int fd : {device_, other_})
+      if (fd >= 0) close(fd);
     for (const char* name : {"/nvidia0", "/other"}) unlink((folder_ + name).c_str());
     rmdir(folder_.c_str());
   }
@@ -103,6 +104,18 @@ TEST_F(DeviceFiles, AreFoundBehindManyOtherMappingsAndDescriptors) {
     return 0;
   });
   for (const int fd : descriptors) close(fd);
+}
+
+TEST_F(DeviceFiles, AreHeldWhileOneIsOpenOrMapped) {
+  const std::string prefix = folder_ + "/nvidia";
+  EXPECT_TRUE(HoldsDeviceFiles(prefix.c_str()));
+  const char* mapping = Map(device_, PROT_READ);
+  close(device_);
+  EXPECT_TRUE(HoldsDeviceFiles(prefix.c_str()));
+  ASSERT_EQ(munmap(const_cast<char*>(mapping), kPage), 0);
+  EXPECT_FALSE(HoldsDeviceFiles(prefix.c_str()));
+  EXPECT_TRUE(HoldsDeviceFiles((folder_ + "/other").c_str()));
+  device_ = -1;
 }
 
 TEST_F(DeviceFiles, AChildWithoutAnyIsAsItWas) {

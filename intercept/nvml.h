@@ -1,6 +1,7 @@
 // NVML, which a program may use to watch its devices: it holds the driver's device files open, and no dump
-// can carry those. For a dump it is shut down as often as the program has initialised it, and initialised as
-// often again afterwards. NVML keeps its handles of devices; what else it gave out (sets of events) ends.
+// can carry those. A driver with a checkpoint of its own closes them by itself; where they are open still,
+// NVML is shut down for the dump as often as the program has initialised it, and initialised as often again
+// afterwards. NVML keeps its handles of devices; what else it gave out (sets of events) ends.
 // Control thread only.
 #ifndef INTERCEPT_NVML_H_
 #define INTERCEPT_NVML_H_

@@ -12,6 +12,7 @@
 #include "base/raw_log.h"
 #include "intercept/capture_streams.h"
 #include "intercept/captures.h"
+#include "intercept/device_files.h"
 #include "intercept/gate.h"
 #include "intercept/libraries/library.h"
 #include "intercept/libraries/library_gate.h"
@@ -478,7 +479,9 @@ TaskServer::Reply TaskServer::PrepareDump() {
   reply.status = Expect(TaskState::kReleased);
   if (!reply.status.ok()) return reply;
   ForgetHeldMemory();
-  LetGoOfNvml();
+  // A driver that carries NVML has closed its files, and its functions are not to be called before it is
+  // back.
+  if (HoldsDeviceFiles()) LetGoOfNvml();
   state_ = TaskState::kDeaf;
   return reply;
 }

@@ -21,11 +21,11 @@ class NvmlTest(unittest.TestCase):
         os.close(device)
         self.addCleanup(os.unlink, self.device)
 
-    def start(self, how, strategy):
+    def start(self, how, strategy, device=None):
         folder = tempfile.mkdtemp(dir=self.site.folder.name)
         job = self.site.start(f"{how}-{strategy}", built("bin/watcher"), how, folder, STEPS,
                               built("tests/nvml/libnvidia-ml.so.1"), options=["--strategy", STRATEGIES[strategy]],
-                              STASIS_FAKE_DEVICE=self.device)
+                              STASIS_FAKE_DEVICE=device or self.device)
         job.wait_for_output("ready:")
         return job, folder
 
@@ -57,6 +57,19 @@ class NvmlTest(unittest.TestCase):
                 self.allow(folder, 3)
                 self.assertEqual(job.wait(), 0, job.output())
                 self.assertEqual(job.output().splitlines(), EXPECTED)
+
+    def test_what_the_driver_carries_is_left_to_it(self):
+        job, folder = self.start("alone", DRIVER_CHECKPOINT, "carried")
+        job.verb("checkpoint")
+        self.allow(folder, 1)
+        job.wait_for_output("step 1:")
+        job.verb("checkpoint", "--stop")
+        job.wait()
+        job.verb("restore", "--detach")
+        for step in range(2, STEPS + 1):
+            self.allow(folder, step)
+        self.assertEqual(job.wait(), 0, job.output())
+        self.assertEqual(job.output().splitlines(), EXPECTED)
 
     def test_a_process_that_only_watches_is_named(self):
         job, folder = self.start("beside", RECONSTRUCT)
