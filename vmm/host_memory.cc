@@ -113,8 +113,8 @@ CUresult HostMemory::AllocatePages(size_t bytes, HostBlock* block) {
   CUresult result = Driver().cuMemHostRegister_v2(Pointer(base), bytes, block->registration);
   if (result == CUDA_SUCCESS) {
     CUdeviceptr seen = 0;
-    result = Driver().cuMemHostGetDevicePointer_v2(&seen, Pointer(base), 0);
-    if (result == CUDA_SUCCESS && seen != base) result = CUDA_ERROR_NOT_SUPPORTED;
+    const CUresult asked = Driver().cuMemHostGetDevicePointer_v2(&seen, Pointer(base), 0);
+    if (asked != CUDA_SUCCESS || seen != base) result = CUDA_ERROR_NOT_SUPPORTED;
     if (result != CUDA_SUCCESS) Driver().cuMemHostUnregister(Pointer(base));
   }
   if (result != CUDA_SUCCESS) {
@@ -159,13 +159,17 @@ CUresult HostMemory::FreePages(HostBlock block) {
   return CUDA_SUCCESS;
 }
 
+// The driver, which knows our own as memory that is registered, is not asked to free it: nothing says what it
+// would do.
 CUresult HostMemory::Free(void* pointer) {
-  const CUresult refused = Driver().cuMemFreeHost(pointer);
-  if (refused != CUDA_ERROR_INVALID_VALUE) return refused;
+  const uint64_t base = reinterpret_cast<uint64_t>(pointer);
+  const std::optional<HostBlock> known = Find(base);
+  if (!known || known->kind != HostKind::kAllocated || known->base != base)
+    return Driver().cuMemFreeHost(pointer);
   const CUresult allowed = CheckCaller();
   if (allowed != CUDA_SUCCESS) return allowed;
-  const std::optional<HostBlock> block = Take(reinterpret_cast<uint64_t>(pointer), HostKind::kAllocated);
-  return block ? FreePages(*block) : refused;
+  const std::optional<HostBlock> block = Take(base, HostKind::kAllocated);
+  return block ? FreePages(*block) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult HostMemory::GetFlags(unsigned* flags, void* pointer) {
