@@ -102,7 +102,10 @@ inline constexpr char kTaskFolderVariable[] = "STASIS_TASK";        // run folde
 inline constexpr char kTaskDriverVariable[] = "STASIS_DRIVER";      // absolute path of the real libcuda.so.1
 inline constexpr char kTaskStrategyVariable[] = "STASIS_STRATEGY";  // auto, reconstruct, driver-checkpoint
 inline constexpr char kTaskGpusVariable[] = "STASIS_GPUS";          // "2,0": physical ordinals; unset: all
-inline constexpr char kTaskManagedVariable[] = "STASIS_MANAGED";    // refuse, host: see docs/checkpoint.md
+// "00ab...@0000:3b:00.0,...": UUIDs and PCI ids of the machine's devices in the driver's numbering; unset:
+// unknown
+inline constexpr char kTaskDevicesVariable[] = "STASIS_DEVICES";
+inline constexpr char kTaskManagedVariable[] = "STASIS_MANAGED";  // refuse, host: see docs/checkpoint.md
 
 enum class TaskMessage : uint32_t {
   kHello = 1,
@@ -156,7 +159,7 @@ struct TaskError {
 // One device as the program sees it. What it saw at start is what it sees for ever.
 struct TaskDevice {
   int32_t virtual_ordinal = 0;
-  int32_t physical_ordinal = 0;  // where it is now, in the driver's own numbering
+  int32_t physical_ordinal = 0;  // where it is now, as a driver numbers that has all of the machine's devices
   std::string uuid;              // 16 raw bytes, of the device at start
   std::string name;
   uint64_t total_memory = 0;
@@ -261,8 +264,8 @@ struct TaskAttach {
     int32_t virtual_ordinal = 0;
     int32_t physical_ordinal = 0;
   };
-  // Where the devices are now in the numbering of the process's driver: with kDriverCheckpoint those of
-  // kHello, since the driver moves a process under the numbers that it knows.
+  // Where the devices are now: with kDriverCheckpoint those of kHello, since the driver moves a process under
+  // the numbers that it knows.
   std::vector<Placement> placements;
 };
 

@@ -156,7 +156,7 @@ int Main(int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);
   signal(SIGHUP, SIG_IGN);
   // The device numbers of tasks are the driver's own.
-  unsetenv("CUDA_VISIBLE_DEVICES");
+  for (const char* name : {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"}) unsetenv(name);
   umask(0077);
   TaskPaths paths = PathsOf(line.arguments.state_dir, line.arguments.run_dir, line.arguments.task);
   Status status = OpenLog(paths);

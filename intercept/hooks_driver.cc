@@ -1,6 +1,7 @@
 // The driver itself: initialisation, version, and the addresses of its functions.
 #include <mutex>
 
+#include "base/raw_log.h"
 #include "intercept/proc_address.h"
 #include "intercept/process.h"
 #include "intercept/taint.h"
@@ -18,8 +19,9 @@ constinit std::mutex g_record_mutex;
 Status RecordOnce() {
   std::lock_guard<std::mutex> lock(g_record_mutex);
   if (VisibleDevicesRecorded()) return {};
-  RETURN_IF_ERROR(RecordVisibleDevices(TaskFolder().empty()));
-  return TaskFolder().empty() ? Status() : FollowTask();
+  RETURN_IF_ERROR(RecordVisibleDevices(TaskFolder().empty(), DevicesShown()));
+  // A driver with the program's own devices was given them where they are.
+  return TaskFolder().empty() || DriverHasOwnNumbers() ? Status() : FollowTask();
 }
 
 // A variant of a known function, or another one, that came after the headers this library was built with:
@@ -61,7 +63,11 @@ CUresult cuInit(const Call& call, unsigned int Flags) {
   const CUresult result = InitialiseDriver(call.Real<decltype(&::cuInit)>(), Flags);
   if (result != CUDA_SUCCESS) return result;
   const Status status = RecordOnce();
-  if (!status.ok()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (!status.ok()) {
+    RawLog(LogLevel::kWarning, "the driver's devices cannot be recorded: %.*s",
+           static_cast<int>(status.message().size()), status.message().data());
+    return CUDA_ERROR_NOT_INITIALIZED;
+  }
   return VisibleDevices().empty() ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
 }
 

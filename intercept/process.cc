@@ -5,11 +5,12 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <mutex>
 #include <new>
 #include <optional>
+#include <utility>
 
+#include "base/files.h"
 #include "base/raw_log.h"
 #include "intercept/control.h"
 #include "intercept/device_files.h"
@@ -23,6 +24,7 @@
 #include "intercept/own_descriptors.h"
 #include "intercept/share_server.h"
 #include "intercept/taint.h"
+#include "intercept/task_placements.h"
 #include "intercept/unknown_functions.h"
 #include "intercept/visible_devices.h"
 #include "replay/graph_records.h"
@@ -38,15 +40,65 @@ constinit bool g_fork_handled = false;  // guarded by g_start_mutex
 constinit std::atomic<const std::string*> g_task_folder{nullptr};
 constinit std::atomic<bool> g_initialised{false};  // a cuInit has succeeded
 
+struct HiddenVariables {
+  HiddenVariable visible{"CUDA_VISIBLE_DEVICES"};
+  HiddenVariable order{"CUDA_DEVICE_ORDER"};
+};
+// The environment with what the driver is shown, in the place of what that was found by.
+struct View {
+  explicit View(ShownDevices what) : shown(std::move(what)) {}
+  const ShownDevices shown;
+  const HiddenVariable visible{"CUDA_VISIBLE_DEVICES"};
+  const HiddenVariable instead{kTaskDevicesVariable, shown.variable.c_str()};
+};
+
+constexpr size_t kMaxPlacements = 1 << 16;
+
 constinit std::mutex g_hide_mutex;
-constinit int g_hiders = 0;                    // guarded by g_hide_mutex
-constinit HiddenVariable* g_hidden = nullptr;  // guarded by g_hide_mutex
+constinit int g_hiders = 0;                     // guarded by g_hide_mutex
+constinit HiddenVariables* g_hidden = nullptr;  // guarded by g_hide_mutex
+constinit int g_viewers = 0;                    // guarded by g_hide_mutex
+constinit View* g_view = nullptr;               // guarded by g_hide_mutex
+// Never freed, once it is what the driver was initialised with.
+constinit std::atomic<const ShownDevices*> g_shown{nullptr};
+
+View* MakeView() {
+  Result<std::string> placements = ReadFile(TaskFolder() + "/" + kPlacementsFile, kMaxPlacements);
+  std::optional<ShownDevices> shown = DevicesToShow(getenv(kTaskDevicesVariable), SelectionOfEnvironment(),
+                                                    placements.ok() ? *placements : std::string());
+  return shown ? new View(*std::move(shown)) : nullptr;
+}
+
+// While one lives, the driver finds in the environment what it is to be shown, where that is known.
+class DriverView {
+ public:
+  DriverView() {
+    std::lock_guard<std::mutex> lock(g_hide_mutex);
+    if (g_viewers++ == 0) g_view = MakeView();
+    shown_ = g_view == nullptr ? nullptr : &g_view->shown;
+  }
+  ~DriverView() {
+    std::lock_guard<std::mutex> lock(g_hide_mutex);
+    if (--g_viewers > 0) return;
+    delete g_view;
+    g_view = nullptr;
+  }
+  DriverView(const DriverView&) = delete;
+  DriverView& operator=(const DriverView&) = delete;
+  const ShownDevices* shown() const { return shown_; }
+
+ private:
+  const ShownDevices* shown_;
+};
 
 // What a child may keep of its parent depends on the driver: once initialised it is of no use to children.
 void ResetInChild() {
   const bool driver_used = g_initialised.load(std::memory_order_relaxed);
   new (&g_start_mutex) std::mutex;
   new (&g_hide_mutex) std::mutex;
+  g_viewers = 0;
+  g_view = nullptr;
+  if (!driver_used) g_shown.store(nullptr, std::memory_order_relaxed);
   CloseOwnFdsAfterFork();
   const std::string* folder = g_task_folder.load(std::memory_order_relaxed);
   if (driver_used && folder != nullptr && !folder->empty()) DropDeviceFiles();
@@ -90,13 +142,6 @@ void Start() {
   if (!status.ok()) LogFailure(LogLevel::kWarning, "this process cannot be managed", status);
 }
 
-// NVIDIA's driver is a file named after its version: libcuda.so.580.65.06.
-bool IsNvidiaDriver() {
-  const std::unique_ptr<char, void (*)(void*)> real(realpath(DriverPath().c_str(), nullptr), std::free);
-  const char* version = real == nullptr ? nullptr : std::strstr(real.get(), "libcuda.so.");
-  return version != nullptr && std::strchr(version + std::strlen("libcuda.so."), '.') != nullptr;
-}
-
 }  // namespace
 
 void StartProcess() {
@@ -118,12 +163,13 @@ TaskStrategy ChosenStrategy() {
   for (const TaskStrategy strategy : {TaskStrategy::kReconstruct, TaskStrategy::kDriverCheckpoint})
     if (wanted != nullptr && std::strcmp(wanted, TaskStrategyName(strategy)) == 0) return strategy;
   const bool offered = DriverIsOpen() && DriverAddress(Fn::cuCheckpointProcessLock) != nullptr;
-  return offered && IsNvidiaDriver() ? TaskStrategy::kDriverCheckpoint : TaskStrategy::kReconstruct;
+  return offered && IsNvidiaDriver(DriverPath()) ? TaskStrategy::kDriverCheckpoint
+                                                 : TaskStrategy::kReconstruct;
 }
 
 AllDevicesVisible::AllDevicesVisible() {
   std::lock_guard<std::mutex> lock(g_hide_mutex);
-  if (g_hiders++ == 0) g_hidden = new HiddenVariable("CUDA_VISIBLE_DEVICES");
+  if (g_hiders++ == 0) g_hidden = new HiddenVariables;
 }
 
 AllDevicesVisible::~AllDevicesVisible() {
@@ -134,11 +180,24 @@ AllDevicesVisible::~AllDevicesVisible() {
 }
 
 CUresult InitialiseDriver(CUresult (*init)(unsigned int), unsigned int flags) {
-  std::optional<AllDevicesVisible> hidden;
-  if (!TaskFolder().empty() && !NamesDevicePart(getenv("CUDA_VISIBLE_DEVICES"))) hidden.emplace();
-  const CUresult result = init(flags);
-  if (result == CUDA_SUCCESS) g_initialised.store(true, std::memory_order_relaxed);
-  return result;
+  const auto initialise = [&] {
+    const CUresult result = init(flags);
+    if (result == CUDA_SUCCESS) g_initialised.store(true, std::memory_order_relaxed);
+    return result;
+  };
+  if (TaskFolder().empty() || NamesDevicePart(getenv("CUDA_VISIBLE_DEVICES"))) return initialise();
+  const bool first = !g_initialised.load(std::memory_order_relaxed);
+  if (first && ChosenStrategy() == TaskStrategy::kDriverCheckpoint) {
+    const DriverView view;
+    const CUresult result = view.shown() == nullptr ? CUDA_ERROR_NO_DEVICE : initialise();
+    if (result == CUDA_SUCCESS) g_shown.store(new ShownDevices(*view.shown()), std::memory_order_release);
+    // The environment of a task that has come here may still be that of another machine, with other devices.
+    if (result != CUDA_ERROR_NO_DEVICE) return result;
+  }
+  const AllDevicesVisible hidden;
+  return initialise();
 }
+
+const ShownDevices* DevicesShown() { return g_shown.load(std::memory_order_acquire); }
 
 }  // namespace stasis

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/task_protocol.h"
+#include "intercept/visible_devices.h"
 
 namespace stasis {
 
@@ -21,7 +22,8 @@ void MoveTaskFolder(const std::string& folder);
 // What STASIS_STRATEGY says; left to us, driver-checkpoint where NVIDIA's driver offers it, else reconstruct.
 TaskStrategy ChosenStrategy();
 
-// While one lives, the environment has no CUDA_VISIBLE_DEVICES for the driver to read.
+// While one lives, the environment has neither CUDA_VISIBLE_DEVICES nor CUDA_DEVICE_ORDER for the driver to
+// read.
 class AllDevicesVisible {
  public:
   AllDevicesVisible();
@@ -30,9 +32,11 @@ class AllDevicesVisible {
   AllDevicesVisible& operator=(const AllDevicesVisible&) = delete;
 };
 
-// The real cuInit. In a process of a task the driver sees every device, whatever CUDA_VISIBLE_DEVICES says,
-// unless that names a part of one.
+// The real cuInit. In a process of a task the driver is shown every device, whatever CUDA_VISIBLE_DEVICES
+// says, unless that names a part of one; under driver-checkpoint what the program sees, where that is known.
 CUresult InitialiseDriver(CUresult (*init)(unsigned int), unsigned int flags);
+// What InitialiseDriver() has shown the driver of the machine's devices; null: everything, or it has not yet.
+const ShownDevices* DevicesShown();
 
 }  // namespace stasis
 

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/task_protocol.h"
+#include "intercept/task_placements.h"
 #include "vmm/device_map.h"
 #include "vmm/real_driver.h"
 
@@ -20,6 +21,8 @@ namespace stasis {
 namespace {
 
 constexpr char kVisibleDevices[] = "CUDA_VISIBLE_DEVICES";
+constexpr char kDeviceOrder[] = "CUDA_DEVICE_ORDER";
+constexpr size_t kUuidBytes = sizeof(CUuuid::bytes);
 
 struct Identities {
   std::vector<DeviceIdentity> devices;  // by virtual ordinal
@@ -59,14 +62,14 @@ std::optional<size_t> ParseNumber(std::string_view text) {
 
 // The index within `pool` that the entry names, if it is just one.
 std::optional<size_t> FindEntry(std::string_view entry, const std::vector<int>& pool,
-                                const std::vector<std::string>& uuids) {
+                                const std::vector<MachineDevice>& devices) {
   if (const std::optional<size_t> number = ParseNumber(entry))
     return *number < pool.size() ? number : std::nullopt;
   constexpr size_t kPrefix = 4;
   if (entry.size() <= kPrefix || entry.substr(0, kPrefix) != "GPU-") return std::nullopt;
   std::optional<size_t> found;
   for (size_t i = 0; i < pool.size(); ++i) {
-    const std::string text = UuidText(uuids[static_cast<size_t>(pool[i])]);
+    const std::string text = UuidText(devices[static_cast<size_t>(pool[i])].uuid);
     if (entry.size() > text.size() || strncasecmp(text.data(), entry.data(), entry.size()) != 0) continue;
     if (found) return std::nullopt;
     found = i;
@@ -74,14 +77,14 @@ std::optional<size_t> FindEntry(std::string_view entry, const std::vector<int>& 
   return found;
 }
 
-std::vector<int> SelectFrom(const std::vector<int>& pool, const std::vector<std::string>& uuids,
+std::vector<int> SelectFrom(const std::vector<int>& pool, const std::vector<MachineDevice>& devices,
                             const char* list) {
   if (list == nullptr) return pool;
   std::vector<int> selected;
   std::string_view rest = list;
   while (!rest.empty()) {
     const size_t comma = std::min(rest.find(','), rest.size());
-    const std::optional<size_t> found = FindEntry(Trimmed(rest.substr(0, comma)), pool, uuids);
+    const std::optional<size_t> found = FindEntry(Trimmed(rest.substr(0, comma)), pool, devices);
     rest.remove_prefix(std::min(comma + 1, rest.size()));
     if (!found || std::find(selected.begin(), selected.end(), pool[*found]) != selected.end()) break;
     selected.push_back(pool[*found]);
@@ -103,9 +106,12 @@ Result<DeviceIdentity> ReadIdentity(CUdevice device) {
   identity.name = text;
   RETURN_IF_ERROR(
       DriverStatus(Driver().cuDeviceTotalMem_v2(&identity.total_memory, device), "cuDeviceTotalMem"));
-  RETURN_IF_ERROR(DriverStatus(Driver().cuDeviceGetUuid(&identity.uuid, device), "cuDeviceGetUuid"));
-  if (Driver().cuDeviceGetUuid_v2(&identity.uuid_v2, device) != CUDA_SUCCESS)
-    identity.uuid_v2 = identity.uuid;
+  const CUresult second = Driver().cuDeviceGetUuid_v2(&identity.uuid_v2, device);
+  // Of the two, the older one has gone from the headers, and the newer one is not in every driver.
+  const CUresult first = Driver().cuDeviceGetUuid(&identity.uuid, device);
+  if (first != CUDA_SUCCESS && second != CUDA_SUCCESS) return DriverStatus(first, "cuDeviceGetUuid");
+  if (first != CUDA_SUCCESS) identity.uuid = identity.uuid_v2;
+  if (second != CUDA_SUCCESS) identity.uuid_v2 = identity.uuid;
   char bus[64] = {};
   RETURN_IF_ERROR(
       DriverStatus(Driver().cuDeviceGetPCIBusId(bus, sizeof bus - 1, device), "cuDeviceGetPCIBusId"));
@@ -115,11 +121,14 @@ Result<DeviceIdentity> ReadIdentity(CUdevice device) {
   identity.pci_device = Attribute(device, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID);
   identity.has_luid =
       Driver().cuDeviceGetLuid(identity.luid, &identity.luid_node_mask, device) == CUDA_SUCCESS;
+  identity.exclusive =
+      Attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE) == CU_COMPUTEMODE_EXCLUSIVE_PROCESS;
   identity.shared_by_mps = Attribute(device, CU_DEVICE_ATTRIBUTE_MPS_ENABLED) != 0;
   return identity;
 }
 
-TaskDevice Describe(int virtual_ordinal, int physical_ordinal, const DeviceIdentity& identity) {
+// `ordinal`: in the driver's numbering.
+TaskDevice Describe(int virtual_ordinal, int physical_ordinal, int ordinal, const DeviceIdentity& identity) {
   TaskDevice device;
   device.virtual_ordinal = virtual_ordinal;
   device.physical_ordinal = physical_ordinal;
@@ -127,8 +136,8 @@ TaskDevice Describe(int virtual_ordinal, int physical_ordinal, const DeviceIdent
   device.name = identity.name;
   device.total_memory = identity.total_memory;
   device.compute_capability =
-      static_cast<uint32_t>(Attribute(physical_ordinal, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
-                            Attribute(physical_ordinal, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+      static_cast<uint32_t>(Attribute(ordinal, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
+                            Attribute(ordinal, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
   return device;
 }
 
@@ -159,12 +168,90 @@ std::optional<PciAddress> ParsePci(const char* text) {
   return std::nullopt;
 }
 
+// "00ab..." -> 16 bytes; empty for anything else.
+std::string ParseUuid(std::string_view hex) {
+  std::string uuid;
+  for (size_t at = 0; at < hex.size(); at += 2) {
+    unsigned byte = 0;
+    const std::string_view digits = hex.substr(at, 2);
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), byte, 16);
+    if (error != std::errc() || end != digits.data() + 2) return {};
+    uuid += static_cast<char>(byte);
+  }
+  return uuid.size() == kUuidBytes ? uuid : std::string();
+}
+
+// Empty: the list is none, or not as the launcher writes it.
+std::vector<MachineDevice> ParseMachine(const char* list) {
+  std::vector<MachineDevice> devices;
+  for (std::string_view rest = list == nullptr ? "" : list; !rest.empty();) {
+    const std::string_view entry = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(entry.size() + 1, rest.size()));
+    const size_t at = std::min(entry.find('@'), entry.size());
+    MachineDevice device{ParseUuid(entry.substr(0, at)),
+                         std::string(entry.substr(std::min(at + 1, entry.size())))};
+    if (device.uuid.empty()) return {};
+    devices.push_back(std::move(device));
+  }
+  return devices;
+}
+
+std::vector<MachineDevice> MachineOf(const std::vector<DeviceIdentity>& identities) {
+  std::vector<MachineDevice> machine;
+  for (const DeviceIdentity& identity : identities)
+    machine.push_back({RawUuid(identity.uuid), identity.pci_bus_id});
+  return machine;
+}
+
+// Where the driver's devices are on the machine; kNotFound when one is on none.
+Result<std::vector<int>> PlacesOf(const std::vector<DeviceIdentity>& identities,
+                                  const std::vector<MachineDevice>& machine) {
+  std::vector<int> places;
+  for (const DeviceIdentity& identity : identities) {
+    const auto found = std::find_if(machine.begin(), machine.end(), [&](const MachineDevice& device) {
+      return device.uuid == RawUuid(identity.uuid);
+    });
+    if (found == machine.end())
+      return Errorf(StatusCode::kNotFound, "the launcher did not see device %s",
+                    UuidText(RawUuid(identity.uuid)).c_str());
+    places.push_back(static_cast<int>(found - machine.begin()));
+  }
+  return places;
+}
+
 }  // namespace
 
-std::vector<int> SelectDevices(const std::vector<std::string>& uuids, const char* gpus, const char* visible) {
-  std::vector<int> all;
-  for (size_t i = 0; i < uuids.size(); ++i) all.push_back(static_cast<int>(i));
-  return SelectFrom(SelectFrom(all, uuids, gpus), uuids, visible);
+Selection SelectionOfEnvironment() {
+  return {getenv(kTaskGpusVariable), getenv(kVisibleDevices), getenv(kDeviceOrder)};
+}
+
+std::vector<int> SelectDevices(const std::vector<MachineDevice>& devices, const Selection& selection) {
+  std::vector<int> pool;
+  for (size_t i = 0; i < devices.size(); ++i) pool.push_back(static_cast<int>(i));
+  const bool by_pci = selection.order != nullptr && std::strcmp(selection.order, "PCI_BUS_ID") == 0;
+  if (selection.gpus == nullptr && by_pci)
+    std::stable_sort(pool.begin(), pool.end(), [&](int a, int b) {
+      return devices[static_cast<size_t>(a)].pci < devices[static_cast<size_t>(b)].pci;
+    });
+  return SelectFrom(SelectFrom(pool, devices, selection.gpus), devices, selection.visible);
+}
+
+std::optional<ShownDevices> DevicesToShow(const char* machine, const Selection& selection,
+                                          std::string_view placements) {
+  ShownDevices shown{std::string(kVisibleDevices) + "=", ParseMachine(machine)};
+  std::vector<TaskDevice> devices;
+  for (const int ordinal : SelectDevices(shown.machine, selection)) {
+    TaskDevice& device = devices.emplace_back();
+    device.virtual_ordinal = static_cast<int>(devices.size()) - 1;
+    device.physical_ordinal = ordinal;
+    device.uuid = shown.machine[static_cast<size_t>(ordinal)].uuid;
+    shown.variable += (devices.size() == 1 ? "" : ",") + UuidText(device.uuid);
+  }
+  if (devices.empty()) return std::nullopt;
+  for (const TaskAttach::Placement& now : PlacementsIn(placements, devices))
+    if (devices[static_cast<size_t>(now.virtual_ordinal)].physical_ordinal != now.physical_ordinal)
+      return std::nullopt;
+  return shown;
 }
 
 bool NamesDevicePart(const char* visible) {
@@ -174,27 +261,36 @@ bool NamesDevicePart(const char* visible) {
   return false;
 }
 
-Status RecordVisibleDevices(bool all) {
+Status RecordVisibleDevices(bool all, const ShownDevices* shown) {
   if (VisibleDevicesRecorded()) return {};
-  all = all || NamesDevicePart(getenv(kVisibleDevices));
-  ASSIGN_OR_RETURN(std::vector<DeviceIdentity> physical, ReadAllIdentities());
-  std::vector<std::string> uuids;
-  for (const DeviceIdentity& identity : physical) uuids.push_back(RawUuid(identity.uuid));
-  const std::vector<int> selected = SelectDevices(uuids, all ? nullptr : getenv(kTaskGpusVariable),
-                                                  all ? nullptr : getenv(kVisibleDevices));
+  ASSIGN_OR_RETURN(std::vector<DeviceIdentity> found, ReadAllIdentities());
+  const bool unchanged = all || shown != nullptr || NamesDevicePart(getenv(kVisibleDevices));
+  const std::vector<int> selected =
+      SelectDevices(MachineOf(found), unchanged ? Selection() : SelectionOfEnvironment());
+  std::vector<int> places = selected;
+  if (shown != nullptr) {
+    ASSIGN_OR_RETURN(places, PlacesOf(found, shown->machine));
+  }
   Identities& identities = TheIdentities();
   std::vector<TaskDevice> devices;
-  for (const int ordinal : selected) {
-    const DeviceIdentity& identity = physical[static_cast<size_t>(ordinal)];
-    devices.push_back(Describe(static_cast<int>(devices.size()), ordinal, identity));
+  for (size_t i = 0; i < selected.size(); ++i) {
+    const DeviceIdentity& identity = found[static_cast<size_t>(selected[i])];
+    devices.push_back(Describe(static_cast<int>(i), places[i], selected[i], identity));
     identities.devices.push_back(identity);
   }
-  SetVisibleDevices(std::move(devices), selected.size() != physical.size());
+  SetVisibleDevices(std::move(devices), selected.size() != found.size(), shown != nullptr);
   identities.recorded = true;
   return {};
 }
 
 Status CheckDevices(const std::vector<DeviceIdentity>& devices, TaskStrategy strategy) {
+  for (const DeviceIdentity& device : devices)
+    if (device.exclusive && !device.shared_by_mps)
+      return Errorf(
+          StatusCode::kUnsupported,
+          "device %s is for one process at a time (compute mode Exclusive_Process), and who holds its "
+          "memory meanwhile is another one: nvidia-smi -c DEFAULT",
+          device.name.c_str());
   if (strategy != TaskStrategy::kDriverCheckpoint) return {};
   for (const DeviceIdentity& device : devices) {
     const bool part = RawUuid(device.uuid) != RawUuid(device.uuid_v2);
@@ -231,13 +327,13 @@ CUresult FindByPciBusId(const char* pci_bus_id, CUdevice* virtual_device) {
   return CUDA_ERROR_INVALID_DEVICE;
 }
 
-HiddenVariable::HiddenVariable(const char* name) {
+HiddenVariable::HiddenVariable(const char* name, const char* instead) {
   static char placeholder[] = "STASIS_HIDDEN=";
   const size_t length = std::strlen(name);
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     if (std::strncmp(*entry, name, length) != 0 || (*entry)[length] != '=') continue;
     slot_ = entry;
-    value_ = std::exchange(*entry, placeholder);
+    value_ = std::exchange(*entry, instead == nullptr ? placeholder : const_cast<char*>(instead));
     return;
   }
 }

@@ -18,39 +18,104 @@ std::string Uuid(char first) {
   return std::string(1, first) + std::string("\x11", 1) + std::string(14, '\x22');
 }
 
-const std::vector<std::string> kUuids = {Uuid('\x01'), Uuid('\xab'), Uuid('\x01'), Uuid('\xcd')};
+const std::vector<MachineDevice> kDevices = {{Uuid('\x01'), "0000:81:00.0"},
+                                             {Uuid('\xab'), "0000:01:00.0"},
+                                             {Uuid('\x01'), "0000:c1:00.0"},
+                                             {Uuid('\xcd'), "0000:41:00.0"}};
+
+std::vector<int> SelectDevices(const std::vector<MachineDevice>& devices, const char* gpus,
+                               const char* visible) {
+  return stasis::SelectDevices(devices, {gpus, visible, nullptr});
+}
 
 TEST(SelectDevices, AllUnlessTold) {
-  EXPECT_THAT(SelectDevices(kUuids, nullptr, nullptr), ElementsAre(0, 1, 2, 3));
-  EXPECT_THAT(SelectDevices({}, nullptr, nullptr), IsEmpty());
+  EXPECT_THAT(SelectDevices(kDevices, nullptr, nullptr), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(SelectDevices(std::vector<MachineDevice>(), nullptr, nullptr), IsEmpty());
 }
 
 TEST(SelectDevices, FollowsTheVariableAsTheDriverDoes) {
-  EXPECT_THAT(SelectDevices(kUuids, nullptr, "2,0"), ElementsAre(2, 0));
-  EXPECT_THAT(SelectDevices(kUuids, nullptr, " 3 , 1 "), ElementsAre(3, 1));
-  EXPECT_THAT(SelectDevices(kUuids, nullptr, ""), IsEmpty());
-  EXPECT_THAT(SelectDevices(kUuids, nullptr, "-1"), IsEmpty());
-  EXPECT_THAT(SelectDevices(kUuids, nullptr, "1,7,0"), ElementsAre(1));
-  EXPECT_THAT(SelectDevices(kUuids, nullptr, "1,x,0"), ElementsAre(1));
-  EXPECT_THAT(SelectDevices(kUuids, nullptr, "1,1,0"), ElementsAre(1));
+  EXPECT_THAT(SelectDevices(kDevices, nullptr, "2,0"), ElementsAre(2, 0));
+  EXPECT_THAT(SelectDevices(kDevices, nullptr, " 3 , 1 "), ElementsAre(3, 1));
+  EXPECT_THAT(SelectDevices(kDevices, nullptr, ""), IsEmpty());
+  EXPECT_THAT(SelectDevices(kDevices, nullptr, "-1"), IsEmpty());
+  EXPECT_THAT(SelectDevices(kDevices, nullptr, "1,7,0"), ElementsAre(1));
+  EXPECT_THAT(SelectDevices(kDevices, nullptr, "1,x,0"), ElementsAre(1));
+  EXPECT_THAT(SelectDevices(kDevices, nullptr, "1,1,0"), ElementsAre(1));
 }
 
 TEST(SelectDevices, KnowsUuids) {
-  EXPECT_THAT(SelectDevices(kUuids, nullptr, "GPU-AB11"), ElementsAre(1));
-  EXPECT_THAT(SelectDevices(kUuids, nullptr, "GPU-cd112222-2222-2222-2222-222222222222,GPU-ab"),
+  EXPECT_THAT(SelectDevices(kDevices, nullptr, "GPU-AB11"), ElementsAre(1));
+  EXPECT_THAT(SelectDevices(kDevices, nullptr, "GPU-cd112222-2222-2222-2222-222222222222,GPU-ab"),
               ElementsAre(3, 1));
-  EXPECT_THAT(SelectDevices(kUuids, nullptr, "GPU-0111"), IsEmpty()) << "two devices begin like that";
-  EXPECT_THAT(SelectDevices(kUuids, nullptr, "GPU-"), IsEmpty());
-  EXPECT_THAT(SelectDevices(kUuids, nullptr, "MIG-ab11"), IsEmpty());
+  EXPECT_THAT(SelectDevices(kDevices, nullptr, "GPU-0111"), IsEmpty()) << "two devices begin like that";
+  EXPECT_THAT(SelectDevices(kDevices, nullptr, "GPU-"), IsEmpty());
+  EXPECT_THAT(SelectDevices(kDevices, nullptr, "MIG-ab11"), IsEmpty());
 }
 
 TEST(SelectDevices, VariableCountsWithinWhatTheLauncherGives) {
-  EXPECT_THAT(SelectDevices(kUuids, "3,1", nullptr), ElementsAre(3, 1));
-  EXPECT_THAT(SelectDevices(kUuids, "3,1", "1"), ElementsAre(1));
-  EXPECT_THAT(SelectDevices(kUuids, "3,1", "2"), IsEmpty());
-  EXPECT_THAT(SelectDevices(kUuids, "3,1", "GPU-cd"), ElementsAre(3));
-  EXPECT_THAT(SelectDevices(kUuids, "3", "GPU-ab"), IsEmpty());
-  EXPECT_THAT(SelectDevices(kUuids, "3,2", "GPU-01"), ElementsAre(2)) << "the other one is out of sight";
+  EXPECT_THAT(SelectDevices(kDevices, "3,1", nullptr), ElementsAre(3, 1));
+  EXPECT_THAT(SelectDevices(kDevices, "3,1", "1"), ElementsAre(1));
+  EXPECT_THAT(SelectDevices(kDevices, "3,1", "2"), IsEmpty());
+  EXPECT_THAT(SelectDevices(kDevices, "3,1", "GPU-cd"), ElementsAre(3));
+  EXPECT_THAT(SelectDevices(kDevices, "3", "GPU-ab"), IsEmpty());
+  EXPECT_THAT(SelectDevices(kDevices, "3,2", "GPU-01"), ElementsAre(2)) << "the other one is out of sight";
+}
+
+TEST(SelectDevices, NumbersCountByTheOrderThatTheProgramAsksFor) {
+  const auto select = [](const char* gpus, const char* visible, const char* order) {
+    return stasis::SelectDevices(kDevices, {gpus, visible, order});
+  };
+  EXPECT_THAT(select(nullptr, nullptr, "PCI_BUS_ID"), ElementsAre(1, 3, 0, 2));
+  EXPECT_THAT(select(nullptr, "0,2", "PCI_BUS_ID"), ElementsAre(1, 0));
+  EXPECT_THAT(select(nullptr, "GPU-ab11,1", "PCI_BUS_ID"), ElementsAre(1, 3));
+  EXPECT_THAT(select(nullptr, "0", "FASTEST_FIRST"), ElementsAre(0));
+  EXPECT_THAT(select("2,0", "0", "PCI_BUS_ID"), ElementsAre(2)) << "those of the launcher are in its order";
+}
+
+// As the launcher writes the devices down.
+std::string Machine() {
+  std::string text;
+  for (const MachineDevice& device : kDevices) {
+    text += text.empty() ? "" : ",";
+    for (const unsigned char byte : device.uuid)
+      text += {"0123456789abcdef"[byte >> 4], "0123456789abcdef"[byte & 15]};
+    text += "@" + device.pci;
+  }
+  return text;
+}
+
+TEST(DevicesToShow, AreThoseOfTheProgramInItsOrder) {
+  const std::optional<ShownDevices> shown = DevicesToShow(Machine().c_str(), {"3,1", "1,0", nullptr}, "");
+  ASSERT_TRUE(shown);
+  EXPECT_EQ(shown->variable,
+            "CUDA_VISIBLE_DEVICES=GPU-ab112222-2222-2222-2222-222222222222,GPU-cd112222-2222-2222-2222-"
+            "222222222222");
+  ASSERT_EQ(shown->machine.size(), 4u);
+  EXPECT_EQ(shown->machine[3].uuid, Uuid('\xcd'));
+  EXPECT_EQ(shown->machine[3].pci, "0000:41:00.0");
+}
+
+TEST(DevicesToShow, AreNoneWhereTheMachineIsNotKnown) {
+  for (const std::string& machine : {std::string(), std::string("x"), Machine() + ",00", "00" + Machine(),
+                                     std::string("@"), std::string(64, '0')})
+    EXPECT_FALSE(DevicesToShow(machine.c_str(), {}, "")) << machine;
+  EXPECT_FALSE(DevicesToShow(nullptr, {}, ""));
+  EXPECT_FALSE(DevicesToShow(Machine().c_str(), {nullptr, "", nullptr}, "")) << "the program sees none";
+}
+
+TEST(DevicesToShow, AreNoneOnceADeviceHasAnotherPlace) {
+  const std::string machine = Machine();
+  const auto shows = [&](const char* visible, const std::string& placements) {
+    return DevicesToShow(machine.c_str(), {nullptr, visible, nullptr}, placements).has_value();
+  };
+  const std::string second = machine.substr(machine.find(',') + 1, 32),
+                    fourth = machine.substr(machine.rfind(',') + 1, 32);
+  EXPECT_TRUE(shows("1", second + " 1\n"));
+  EXPECT_TRUE(shows("3,1", second + " 1\n" + fourth + " 3\n"));
+  EXPECT_FALSE(shows("3,1", second + " 3\n" + fourth + " 1\n"));
+  EXPECT_FALSE(shows("1", second + " 0\n"));
+  EXPECT_FALSE(shows("1", "- 2\n")) << "named before anybody has looked";
+  EXPECT_FALSE(shows("1", std::string(32, '7') + " 0\n")) << "come from another machine";
 }
 
 TEST(NamesDevicePart, WhereverItStandsInTheList) {
@@ -73,6 +138,29 @@ TEST(CheckDevices, TheDriversOwnCheckpointTakesWholeDevicesOfTheProcessAlone) {
     EXPECT_NE(refused.message().find(what), std::string::npos) << refused.message();
     EXPECT_TRUE(CheckDevices({whole, device}, TaskStrategy::kReconstruct).ok()) << what;
   }
+}
+
+TEST(CheckDevices, OneThatOnlyOneProcessMayUseHasNoRoomForTheGhost) {
+  DeviceIdentity shared, exclusive;
+  exclusive.name = "H100";
+  exclusive.exclusive = true;
+  for (const TaskStrategy strategy : {TaskStrategy::kReconstruct, TaskStrategy::kDriverCheckpoint}) {
+    const Status refused = CheckDevices({shared, exclusive}, strategy);
+    EXPECT_EQ(refused.code(), StatusCode::kUnsupported);
+    EXPECT_NE(refused.message().find("H100 is for one process"), std::string::npos) << refused.message();
+  }
+}
+
+TEST(HiddenVariable, AnotherMayBeThereInstead) {
+  ASSERT_EQ(setenv("STASIS_TEST_VARIABLE", "value", 1), 0);
+  {
+    const HiddenVariable hidden("STASIS_TEST_VARIABLE", "STASIS_TEST_OTHER=else");
+    EXPECT_EQ(getenv("STASIS_TEST_VARIABLE"), nullptr);
+    EXPECT_STREQ(getenv("STASIS_TEST_OTHER"), "else");
+  }
+  EXPECT_STREQ(getenv("STASIS_TEST_VARIABLE"), "value");
+  EXPECT_EQ(getenv("STASIS_TEST_OTHER"), nullptr);
+  unsetenv("STASIS_TEST_VARIABLE");
 }
 
 TEST(HiddenVariable, IsAwayAndComesBack) {

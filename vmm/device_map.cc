@@ -12,6 +12,7 @@ struct Map {
   std::vector<TaskDevice> devices;
   std::vector<bool> stand_in;  // of each of them
   bool hides_others = false;
+  bool own_numbers = false;
   bool active = false;
 };
 
@@ -30,12 +31,12 @@ bool OwnsItsPlace(const std::vector<TaskDevice>& devices, size_t index) {
 }
 
 void Refresh() {
-  bool active = TheMap().hides_others;
+  bool active = TheMap().hides_others && !TheMap().own_numbers;
   TheMap().stand_in.clear();
   for (size_t i = 0; i < TheMap().devices.size(); ++i)
     TheMap().stand_in.push_back(!OwnsItsPlace(TheMap().devices, i));
   for (const TaskDevice& device : TheMap().devices)
-    active |= device.virtual_ordinal != device.physical_ordinal;
+    active |= !TheMap().own_numbers && device.virtual_ordinal != device.physical_ordinal;
   TheMap().active = active;
 }
 
@@ -48,6 +49,7 @@ CUdevice ToPhysicalDevice(CUdevice virtual_device) {
   const std::vector<TaskDevice>& devices = TheMap().devices;
   if (virtual_device < 0 || devices.empty()) return virtual_device;
   if (static_cast<size_t>(virtual_device) >= devices.size()) return CU_DEVICE_INVALID;
+  if (TheMap().own_numbers) return virtual_device;
   return devices[static_cast<size_t>(virtual_device)].physical_ordinal;
 }
 
@@ -59,14 +61,19 @@ CUmemLocation ToPhysicalLocation(CUmemLocation location) {
 CUdevice ToVirtualDevice(CUdevice physical_device) {
   const std::vector<TaskDevice>& devices = TheMap().devices;
   if (devices.empty() || physical_device < 0) return physical_device;
+  if (TheMap().own_numbers)
+    return static_cast<size_t>(physical_device) < devices.size() ? physical_device : -1;
   for (const TaskDevice& device : devices)
     if (device.physical_ordinal == physical_device && !IsStandIn(device.virtual_ordinal))
       return device.virtual_ordinal;
   return -1;
 }
 
-void SetVisibleDevices(std::vector<TaskDevice> devices, bool hides_others) {
+bool DriverHasOwnNumbers() { return TheMap().own_numbers; }
+
+void SetVisibleDevices(std::vector<TaskDevice> devices, bool hides_others, bool own_numbers) {
   TheMap().hides_others = hides_others;
+  TheMap().own_numbers = own_numbers;
   TheMap().devices = std::move(devices);
   Refresh();
 }

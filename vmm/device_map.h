@@ -1,4 +1,6 @@
-// Device ordinals as the program sees them (virtual) and as the driver below numbers them now (physical).
+// Device ordinals as the program sees them (virtual) and as the driver below numbers them now (physical). A
+// driver that was shown only what the program sees numbers them as the program does: then both directions are
+// the identity, and the physical ordinals of VisibleDevices() are those of the machine.
 //
 // Filled once at cuInit, changed only while the gate is closed; so readers need no lock. Before it is filled,
 // and for negative ordinals (CU_DEVICE_CPU), both directions are the identity.
@@ -23,8 +25,10 @@ CUmemLocation ToPhysicalLocation(CUmemLocation location);
 CUdevice ToVirtualDevice(CUdevice physical_device);
 // What the program sees, in the order of virtual ordinals.
 const std::vector<TaskDevice>& VisibleDevices();
-// `hides_others`: the driver has more devices than these.
-void SetVisibleDevices(std::vector<TaskDevice> devices, bool hides_others = false);
+// `hides_others`: the driver has more devices than these. `own_numbers`: it has these alone, in this order.
+void SetVisibleDevices(std::vector<TaskDevice> devices, bool hides_others = false, bool own_numbers = false);
+// Whether the driver has the devices of the program alone.
+bool DriverHasOwnNumbers();
 // Moves devices; every virtual ordinal must be known, and no physical one be shared but among those that the
 // program does not use. kInvalidArgument else, with nothing changed.
 Status PlaceDevices(const std::vector<TaskAttach::Placement>& placements);

@@ -29,6 +29,30 @@ TEST(DeviceMapTest, DevicesMoveBothWays) {
   for (int i = 0; i < 3; ++i) EXPECT_FALSE(IsStandIn(i));
 }
 
+TEST(DeviceMapTest, ADriverWithTheProgramsDevicesAloneNumbersThemAsTheProgramDoes) {
+  std::vector<TaskDevice> devices(2);
+  devices[1].virtual_ordinal = 1;
+  devices[0].physical_ordinal = 3;
+  devices[1].physical_ordinal = 1;
+  SetVisibleDevices(devices, /*hides_others=*/true, /*own_numbers=*/true);
+  EXPECT_TRUE(DriverHasOwnNumbers());
+  using Placements = std::vector<TaskAttach::Placement>;
+  for (const Placements& placements : {Placements{}, Placements{{0, 1}, {1, 3}}}) {
+    ASSERT_TRUE(PlaceDevices(placements).ok());
+    EXPECT_FALSE(DeviceMapActive());
+    for (const int one : {0, 1}) {
+      EXPECT_EQ(ToPhysicalDevice(one), one);
+      EXPECT_EQ(ToVirtualDevice(one), one);
+      EXPECT_FALSE(IsStandIn(one));
+    }
+    EXPECT_EQ(ToPhysicalDevice(2), CU_DEVICE_INVALID);
+    EXPECT_EQ(ToVirtualDevice(3), -1);
+  }
+  EXPECT_EQ(VisibleDevices()[0].physical_ordinal, 1) << "where it is on the machine";
+  SeeThree(0);
+  EXPECT_FALSE(DriverHasOwnNumbers());
+}
+
 TEST(DeviceMapTest, AUsedDeviceOwnsItsPlaceAndUnusedOnesAreStandIns) {
   SeeThree(1);
   ASSERT_TRUE(PlaceDevices({{0, 0}, {1, 0}, {2, 0}}).ok());

@@ -32,7 +32,7 @@ std::vector<std::string> SoftgpuEnvironment(const OwnFiles& files,
 
 // All devices are asked for; what of them the program sees is decided in the task.
 std::vector<std::string> ProbeEnvironment(std::vector<std::string> driver_environment) {
-  driver_environment.push_back("CUDA_VISIBLE_DEVICES");
+  for (const char* name : {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"}) driver_environment.push_back(name);
   return driver_environment;
 }
 

@@ -26,6 +26,9 @@ struct Driver {
   int (*error_name)(int, const char**);
   int (*uuid)(unsigned char*, int);
   int (*attribute)(int*, int, int);
+  // Those that a driver may lack.
+  int (*whole_uuid)(unsigned char*, int);  // of the device that it is a part of
+  int (*pci)(char*, int, int);
 };
 
 template <typename F>
@@ -35,6 +38,8 @@ bool Load(void* library, const char* name, F* function) {
 }
 
 bool LoadAll(void* library, Driver* driver) {
+  Load(library, "cuDeviceGetUuid", &driver->whole_uuid);
+  Load(library, "cuDeviceGetPCIBusId", &driver->pci);
   return Load(library, "cuInit", &driver->init) && Load(library, "cuDriverGetVersion", &driver->version) &&
          Load(library, "cuDeviceGetCount", &driver->count) && Load(library, "cuDeviceGet", &driver->device) &&
          Load(library, "cuDeviceGetName", &driver->name) &&
@@ -57,9 +62,9 @@ std::string LoadedPath(void* library, const std::string& asked) {
   return map->l_name;
 }
 
-std::string UuidOf(const Driver& driver, int device) {
+std::string UuidOf(int (*ask)(unsigned char*, int), int device) {
   unsigned char uuid[16];
-  if (driver.uuid(uuid, device) != 0) return "";
+  if (ask == nullptr || ask(uuid, device) != 0) return "";
   std::string text;
   for (unsigned char byte : uuid) text += {"0123456789abcdef"[byte >> 4], "0123456789abcdef"[byte & 15]};
   return text;
@@ -73,6 +78,11 @@ int CapabilityOf(const Driver& driver, int device) {
   return major * 10 + minor;
 }
 
+std::string PciOf(const Driver& driver, int device) {
+  char text[64] = "";
+  return driver.pci == nullptr || driver.pci(text, sizeof text - 1, device) != 0 ? "" : text;
+}
+
 Json ListDevices(const Driver& driver, int count) {
   Json devices = Json::array();
   for (int i = 0; i < count && i < kMaxDevices; i++) {
@@ -83,9 +93,12 @@ Json ListDevices(const Driver& driver, int count) {
         driver.memory(&memory, device) != 0) {
       continue;
     }
+    const std::string uuid = UuidOf(driver.uuid, device), whole = UuidOf(driver.whole_uuid, device);
     devices.push_back({{"name", name},
                        {"memory", memory},
-                       {"uuid", UuidOf(driver, device)},
+                       {"uuid", uuid},
+                       {"part", !whole.empty() && whole != uuid},
+                       {"pci", PciOf(driver, device)},
                        {"capability", CapabilityOf(driver, device)}});
   }
   return devices;
@@ -122,7 +135,9 @@ Result<DriverInfo> ParseAnswer(const std::string& text, const std::string& compl
   info.version = static_cast<int>(IntegerField(answer, "version"));
   for (const Json& device : answer["devices"]) {
     info.devices.push_back({TextField(device, "name"), static_cast<uint64_t>(IntegerField(device, "memory")),
-                            TextField(device, "uuid"), static_cast<int>(IntegerField(device, "capability"))});
+                            TextField(device, "uuid"), static_cast<int>(IntegerField(device, "capability")),
+                            device.is_object() && device.contains("part") && device["part"] == true,
+                            TextField(device, "pci")});
   }
   return info;
 }

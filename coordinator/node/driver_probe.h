@@ -17,6 +17,8 @@ struct DriverDevice {
   uint64_t memory = 0;  // bytes
   std::string uuid;     // 32 hexadecimal digits; empty: not told
   int capability = 0;   // major * 10 + minor; 0: not told
+  bool part = false;    // of a device (MIG), whose UUID this is
+  std::string pci;      // "0000:3b:00.0"; empty: not told
 };
 
 struct DriverInfo {

@@ -103,7 +103,7 @@ Need MemoryNeed(int ordinal, const UsedDevice& used, const DriverDevice& here, c
 }  // namespace
 
 Result<DriverInfo> ProbeTaskDriver(const TaskConfig& task, const Site& site) {
-  return ProbeDrivers(site.files.stasis, {task.driver}, {"CUDA_VISIBLE_DEVICES"},
+  return ProbeDrivers(site.files.stasis, {task.driver}, {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"},
                       Deadline::After(kProbeTime));
 }
 

@@ -13,6 +13,17 @@
 namespace stasis {
 namespace {
 
+// Of all the machine's devices, so that processes of the task know them before they ask the driver. None
+// where one is not known, or a part of a device.
+std::string DevicesVariable(const DriverInfo& driver) {
+  std::string devices;
+  for (const DriverDevice& device : driver.devices) {
+    if (device.uuid.empty() || device.part) return kTaskDevicesVariable;
+    devices += (devices.empty() ? "" : ",") + device.uuid + "@" + device.pci;
+  }
+  return std::string(kTaskDevicesVariable) + "=" + devices;
+}
+
 std::vector<std::string> EnvironmentOf(const TaskStart& start, const TaskPlan& plan, const Site& site) {
   std::vector<std::string> environment =
       ChangeEnvironment(plan.spec.environment, plan.device.task_environment);
@@ -23,13 +34,14 @@ std::vector<std::string> EnvironmentOf(const TaskStart& start, const TaskPlan& p
   std::string ours = site.files.preload.substr(0, site.files.preload.rfind('/'));
   std::string gpus = kTaskGpusVariable;
   if (!start.gpus.empty()) gpus += "=" + GpuListText(start.gpus);
-  return ChangeEnvironment(std::move(environment),
-                           {std::string(kTaskFolderVariable) + "=" + start.paths.run,
-                            std::string(kTaskDriverVariable) + "=" + plan.device.driver.path,
-                            std::string(kTaskStrategyVariable) + "=" + plan.spec.strategy,
-                            std::string(kTaskManagedVariable) + "=" + plan.spec.managed, gpus,
-                            "LD_LIBRARY_PATH=" + ours + (libraries.empty() ? "" : ":" + libraries),
-                            "LD_PRELOAD=" + site.files.preload + (preloads.empty() ? "" : ":" + preloads)});
+  return ChangeEnvironment(
+      std::move(environment),
+      {std::string(kTaskFolderVariable) + "=" + start.paths.run,
+       std::string(kTaskDriverVariable) + "=" + plan.device.driver.path,
+       std::string(kTaskStrategyVariable) + "=" + plan.spec.strategy,
+       std::string(kTaskManagedVariable) + "=" + plan.spec.managed, gpus, DevicesVariable(plan.device.driver),
+       "LD_LIBRARY_PATH=" + ours + (libraries.empty() ? "" : ":" + libraries),
+       "LD_PRELOAD=" + site.files.preload + (preloads.empty() ? "" : ":" + preloads)});
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 //   retain N           the primary context of device N becomes current
 //   device N           what device N says of itself
 //   find N             the device that has device N's PCI bus id
+//   devices            UUIDs of the devices that the program sees; "below": of those that the driver has
 //   fd                 the number of a newly opened file
 //   fork               a child calls the driver; its answer
 //   signal             sends the process the real-time signal that the control thread waits for
@@ -13,6 +14,7 @@
 //   thread             a new thread's call of the driver
 //   taint              a setting that is not made again
 #include <cuda.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,6 +22,8 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <iomanip>
 #include <iostream>
 #include <sstream>
 #include <string>
@@ -82,6 +86,27 @@ std::string Find(int ordinal) {
   return "found " + std::to_string(result) + " " + std::to_string(found);
 }
 
+// By the functions of `driver`, or by those that the program is linked with.
+std::string Devices(void* driver) {
+  auto get_count = &cuDeviceGetCount;
+  auto get_uuid = &cuDeviceGetUuid;
+  if (driver != nullptr) {
+    get_count = reinterpret_cast<decltype(get_count)>(dlsym(driver, "cuDeviceGetCount"));
+    get_uuid = reinterpret_cast<decltype(get_uuid)>(dlsym(driver, "cuDeviceGetUuid_v2"));
+  }
+  int count = -1;
+  get_count(&count);
+  std::ostringstream out;
+  out << std::hex << std::setfill('0');
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    CUuuid uuid{};
+    get_uuid(&uuid, ordinal);
+    out << (ordinal == 0 ? "" : " ");
+    for (const char byte : uuid.bytes) out << std::setw(2) << (static_cast<int>(byte) & 0xff);
+  }
+  return out.str();
+}
+
 std::string OpenedFd() {
   const int fd = open("/dev/null", O_RDONLY);
   close(fd);
@@ -139,6 +164,8 @@ std::string Answer(const std::string& line) {
   if (verb == "retain") return Retain(number);
   if (verb == "device") return Device(number);
   if (verb == "find") return Find(number);
+  if (verb == "devices") return Devices(nullptr);
+  if (verb == "below") return Devices(dlopen(getenv("STASIS_DRIVER"), RTLD_NOW | RTLD_NOLOAD));
   if (verb == "fd") return OpenedFd();
   if (verb == "fork") return Fork();
   if (verb == "thread") return Thread();

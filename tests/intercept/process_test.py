@@ -63,6 +63,38 @@ class ProcessTest(unittest.TestCase):
                 with self.subTest(line, **extra):
                     self.assertEqual(managed.ask(line), plain.ask(line))
 
+    def test_a_driver_that_moves_processes_itself_has_what_the_program_sees(self):
+        """NVIDIA's runtime does not start where these differ."""
+        uuids = [device["uuid"].removeprefix("GPU-").replace("-", "") for device in self.node.devices()]
+        machine = ",".join(uuid + "@0000:00:00.0" for uuid in uuids)
+        one = self.node.devices()[2]["uuid"]
+        ways = [({}, [0, 1, 2]), ({"STASIS_GPUS": "1"}, [1]), ({"CUDA_VISIBLE_DEVICES": "2,0"}, [2, 0]), ({"CUDA_VISIBLE_DEVICES": one}, [2]),
+                ({"STASIS_GPUS": "2,1", "CUDA_VISIBLE_DEVICES": "1"}, [1])]
+        for extra, seen in ways:
+            with self.subTest(**extra):
+                probe = self.managed(STASIS_STRATEGY="driver-checkpoint", STASIS_DEVICES=machine, **extra)
+                self.assertEqual(probe.ask("init"), f"init 0 0 {len(seen)}")
+                self.assertEqual(probe.ask("init"), f"init 0 0 {len(seen)}")
+                self.assertEqual(probe.ask("devices").split(), [uuids[ordinal] for ordinal in seen])
+                self.assertEqual(probe.ask("below"), probe.ask("devices"))
+                for number in range(len(seen)):
+                    self.assertEqual(probe.ask(f"retain {number}"), "retain 0")
+                self.assertEqual([index for index, device in enumerate(self.node.devices()) if probe.pid in device["pids"]], sorted(seen))
+                devices = self.connect(probe).hello()["devices"]
+                self.assertEqual([device["physical"] for device in devices], seen, "where they are on the machine")
+
+    def test_a_driver_is_shown_everything_where_the_machine_is_another_one(self):
+        uuids = [device["uuid"].removeprefix("GPU-").replace("-", "") for device in self.node.devices()]
+        elsewhere = ",".join(f"{number:032x}@0000:00:00.0" for number in range(3))
+        for machine in (elsewhere, "nonsense", None):
+            for strategy in ("driver-checkpoint", "reconstruct"):
+                with self.subTest(strategy, machine=machine):
+                    extra = {} if machine is None else {"STASIS_DEVICES": machine}
+                    probe = self.managed(STASIS_STRATEGY=strategy, STASIS_GPUS="2,1", **extra)
+                    self.assertEqual(probe.ask("init"), "init 0 0 2")
+                    self.assertEqual(probe.ask("devices").split(), [uuids[2], uuids[1]])
+                    self.assertEqual(probe.ask("below").split(), uuids)
+
     def test_low_descriptors_stay_the_programs(self):
         plain, managed = self.plain(), self.managed()
         managed.ask("version")
