@@ -98,6 +98,12 @@ Status Gpu::Use(int device) {
   return DriverStatus(Driver().cuCtxSetCurrent(context), "cuCtxSetCurrent");
 }
 
+Result<int> Gpu::Version() {
+  int version = 0;
+  RETURN_IF_ERROR(DriverStatus(Driver().cuDriverGetVersion(&version), "cuDriverGetVersion"));
+  return version;
+}
+
 Result<int> Gpu::DeviceCount() {
   int count = 0;
   RETURN_IF_ERROR(DriverStatus(Driver().cuDeviceGetCount(&count), "cuDeviceGetCount"));

@@ -67,6 +67,7 @@ class Gpu {
 
   // Devices are numbered as the driver does.
   Status Use(int device);  // makes its context current in the calling thread
+  Result<int> Version();   // of CUDA: 13000
   Result<int> DeviceCount();
   Result<std::string> DeviceUuid(int device);  // 16 raw bytes
   Result<std::vector<std::string>> DeviceUuids();

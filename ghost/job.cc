@@ -117,6 +117,10 @@ Status Job::PlaceAll(const std::vector<int>& gpus) {
     if (placements.status().code() == StatusCode::kNotFound)
       op_.answer.remedy = "name devices that are there with --gpus: first for those that the program uses";
     RETURN_IF_ERROR(placements.status());
+    if (member.strategy == TaskStrategy::kDriverCheckpoint && *placements != member.placed) {
+      ASSIGN_OR_RETURN(int version, gpu->Version());
+      RETURN_IF_ERROR(CheckMovesDevices(version));
+    }
     member.placements = *std::move(placements);
   }
   return Status();

@@ -34,7 +34,8 @@ Status Job::NotePlacedUuids() {
     for (const TaskDevice& device : held.devices) {
       const int place = held.placed.at(device.virtual_ordinal);
       if (static_cast<size_t>(place) >= all.size())
-        return Errorf(StatusCode::kNotFound, "there is no device %d; devices here: %zu, from 0 on", place, all.size());
+        return Errorf(StatusCode::kNotFound, "there is no device %d; devices here: %zu, from 0 on", place,
+                      all.size());
       held.placed_uuids.push_back(all[static_cast<size_t>(place)]);
     }
     for (std::string& uuid : all) {
@@ -72,12 +73,17 @@ Status Job::RestoreDriver(Gpu& gpu, HeldMember& held) {
   for (const TaskDevice& device : held.devices) {
     const int place = held.placements.at(device.virtual_ordinal);
     if (static_cast<size_t>(place) >= here.size())
-      return Errorf(StatusCode::kNotFound, "there is no device %d; devices here: %zu, from 0 on", place, here.size());
+      return Errorf(StatusCode::kNotFound, "there is no device %d; devices here: %zu, from 0 on", place,
+                    here.size());
     wanted.push_back(here[static_cast<size_t>(place)]);
   }
   // An image of an older kind may know fewer.
   if (held.placed_uuids.size() < wanted.size()) wanted.resize(held.placed_uuids.size());
   const std::vector<DeviceMove> moves = MapDevices(held.placed_uuids, wanted, here);
+  if (!moves.empty()) {
+    ASSIGN_OR_RETURN(int version, gpu.Version());
+    RETURN_IF_ERROR(CheckMovesDevices(version));
+  }
   RETURN_IF_ERROR(gpu.RestoreProcess(held.pid, moves));
   if (moves.empty()) return Status();
   for (std::string& uuid : held.placed_uuids) {

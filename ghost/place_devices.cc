@@ -16,7 +16,8 @@ Status CheckNames(const PlaceRequest& request) {
     if (std::count(gpus.begin(), gpus.end(), gpu) != 1)
       return Errorf(StatusCode::kInvalidArgument, "device %d is named twice", gpu);
     if (gpu >= request.count)
-      return Errorf(StatusCode::kNotFound, "there is no device %d; devices here: %d, from 0 on", gpu, request.count);
+      return Errorf(StatusCode::kNotFound, "there is no device %d; devices here: %d, from 0 on", gpu,
+                    request.count);
   }
   return Status();
 }
@@ -64,6 +65,16 @@ Result<Placements> PlaceDevices(const PlaceRequest& request) {
     }
   }
   return placements;
+}
+
+Status CheckMovesDevices(int driver_version) {
+  constexpr int kFirst = 13000;
+  if (driver_version >= kFirst) return Status();
+  return Errorf(
+      StatusCode::kUnsupported,
+      "the driver (CUDA %d.%d) brings processes back on the devices that they were on; release 580 (CUDA "
+      "13.0) and newer ones on others, too",
+      driver_version / 1000, driver_version % 1000 / 10);
 }
 
 std::vector<DeviceMove> MapDevices(const std::vector<std::string>& were,

@@ -30,6 +30,9 @@ struct DeviceMove {
   std::string new_uuid;
   bool operator==(const DeviceMove&) const = default;
 };
+// kUnsupported where a driver of this version (cuDriverGetVersion) brings processes back on their own devices
+// only.
+Status CheckMovesDevices(int driver_version);
 // What NVIDIA's driver is told when it brings a process back: of every device that the process's driver has,
 // where it is to be, and no place twice. `were` are those devices, of which the first go to `wanted`, in the
 // same order; the others stay, or, where that is not among `here` or is taken, go to what is left of `here`.

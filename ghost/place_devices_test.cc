@@ -117,5 +117,13 @@ TEST(MapDevicesTest, OnAnotherMachineTheDriversOtherDevicesGoWhereThereIsRoom) {
   EXPECT_EQ(MapDevices({"a"}, {"y"}, {"x", "y", "z"}), (Moves{{"a", "y"}}));
 }
 
+TEST(CheckMovesDevicesTest, OlderDriversBringProcessesBackWhereTheyWere) {
+  EXPECT_TRUE(CheckMovesDevices(13000).ok());
+  EXPECT_TRUE(CheckMovesDevices(13010).ok());
+  const Status refused = CheckMovesDevices(12080);
+  EXPECT_EQ(refused.code(), StatusCode::kUnsupported);
+  EXPECT_NE(refused.message().find("CUDA 12.8"), std::string::npos) << refused.message();
+}
+
 }  // namespace
 }  // namespace stasis
