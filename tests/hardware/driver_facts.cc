@@ -6,6 +6,7 @@
 // Prints a line of JSON for each fact: {"fact", "needed", "result", "detail"}; result: holds, fails, cannot
 // be told. Exit status 1 when a needed one fails.
 #include <dirent.h>
+#include <dlfcn.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -209,7 +210,8 @@ void ImportedMemoryIsExportedAgain() {
   }
 }
 
-// A process beside, which keeps a descriptor and never opens the driver, as the ghost keeps memory.
+// A process beside, which keeps a descriptor as the ghost keeps memory: the driver is initialised, so that the
+// device stays in use, and has nothing of its own there.
 class Holder {
  public:
   Holder() {
@@ -243,6 +245,7 @@ class Holder {
   }
   // Keeps what comes with one message, and answers the next one with it.
   [[noreturn]] static void Serve(int socket) {
+    Open();
     for (;;) {
       Result<Message> kept = Receive(socket);
       if (!kept.ok() || !SendMessage(socket, Message(), Soon()).ok()) _exit(0);
@@ -302,30 +305,41 @@ void ReservationsAreCarried() {
   Expect(address, 7, "mapped after the restore");
 }
 
-// Pinned and registered host memory keeps its address, its contents and its place on the device.
+// Host memory keeps its address, its contents and its place on the device.
+void IsCarried(void* memory, int content) {
+  const auto place = [memory] {
+    CUdeviceptr seen = 0;
+    MUST(cuMemHostGetDevicePointer_v2(&seen, memory, 0));
+    return seen;
+  };
+  std::memset(memory, content, kSize);
+  const CUdeviceptr before = place();
+  GoAway();
+  if (static_cast<char*>(memory)[kSize - 1] != content) End(1, "the host cannot read it meanwhile");
+  ComeBack();
+  if (place() != before) End(1, "the device sees it elsewhere than before");
+  Expect(before, static_cast<unsigned>(content) * 0x01010101u, "after the restore");
+}
+
 void PinnedMemoryIsCarried() {
   Open();
   NeedCheckpoints();
   UseDevice();
   void* pinned = nullptr;
   MUST(cuMemHostAlloc(&pinned, kSize, CU_MEMHOSTALLOC_DEVICEMAP));
-  std::vector<char> own(2 * kSize, 3);
+  IsCarried(pinned, 5);
+}
+
+// What the interposer makes of pinned memory, too.
+void RegisteredMemoryIsCarried() {
+  Open();
+  NeedCheckpoints();
+  UseDevice();
+  std::vector<char> own(2 * kSize);
   void* registered =
       reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(own.data()) + 4095) & ~uintptr_t{4095});
   MUST(cuMemHostRegister_v2(registered, kSize, CU_MEMHOSTREGISTER_DEVICEMAP));
-  CUdeviceptr before[2], after[2];
-  const auto places = [&](CUdeviceptr* to) {
-    MUST(cuMemHostGetDevicePointer_v2(&to[0], pinned, 0));
-    MUST(cuMemHostGetDevicePointer_v2(&to[1], registered, 0));
-  };
-  std::memset(pinned, 5, kSize);
-  places(before);
-  GoAway();
-  ComeBack();
-  places(after);
-  if (before[0] != after[0] || before[1] != after[1]) End(1, "the device sees it elsewhere than before");
-  Expect(after[0], 0x05050505, "pinned");
-  Expect(after[1], 0x03030303, "registered");
+  IsCarried(registered, 3);
 }
 
 // Addresses that were given back are to be had again: what strategy reconstruct rebuilds on.
@@ -341,14 +355,21 @@ void AddressesAreToBeHadAgain() {
         static_cast<unsigned long long>(again));
 }
 
-// After its contexts are reset the driver's library can be closed and leaves nothing: then reconstruct can
-// dump, too.
+// After its contexts are reset the driver's library can be closed and leaves nothing. Nothing relies on that:
+// OpenDriver() keeps NVIDIA's in memory.
 void AClosedDriverLeavesNothing() {
-  Open();
-  UseDevice();
-  MUST(cuDevicePrimaryCtxRelease_v2(0));
-  MUST(cuDevicePrimaryCtxReset_v2(0));
-  CloseDriver();
+  void* library = dlopen(g_driver.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) End(1, "%s", dlerror());
+  const auto call = [library](const char* name, auto... arguments) {
+    const auto function = reinterpret_cast<CUresult (*)(decltype(arguments)...)>(dlsym(library, name));
+    Must(function == nullptr ? CUDA_ERROR_NOT_FOUND : function(arguments...), name);
+  };
+  CUcontext context = nullptr;
+  call("cuInit", 0u);
+  call("cuDevicePrimaryCtxRetain", &context, 0);
+  call("cuDevicePrimaryCtxRelease_v2", 0);
+  call("cuDevicePrimaryCtxReset_v2", 0);
+  if (dlclose(library) != 0) End(1, "%s", dlerror());
   char real[4096];
   const std::string path = realpath(g_driver.c_str(), real) == nullptr ? g_driver : real;
   if (const auto left = LeftOf(path); !left.empty()) End(1, "%s", Joined(left).c_str());
@@ -373,6 +394,83 @@ void ShortListsOfPlacesAreRefused() {
   if (result == CUDA_SUCCESS) End(1, "taken");
   ComeBack();
   End(0, "%s", NameOf(result).c_str());
+}
+
+// UUIDs of all devices, found by a process of its own: a process asks its driver once what there is.
+std::vector<CUuuid> AllDevices() {
+  int out[2];
+  if (pipe(out) != 0) End(kUnknown, "no pipe");
+  if (fork() == 0) {
+    Open();
+    int count = 0;
+    MUST(cuDeviceGetCount(&count));
+    for (int device = 0; device < count; ++device) {
+      CUuuid uuid{};
+      MUST(cuDeviceGetUuid_v2(&uuid, device));
+      if (write(out[1], &uuid, sizeof uuid) != sizeof uuid) _exit(1);
+    }
+    _exit(0);
+  }
+  close(out[1]);
+  std::vector<CUuuid> all;
+  for (CUuuid uuid{}; read(out[0], &uuid, sizeof uuid) == sizeof uuid;) all.push_back(uuid);
+  close(out[0]);
+  return all;
+}
+
+std::string VisibleName(const CUuuid& uuid) {
+  std::string text = "GPU-";
+  for (size_t i = 0; i < sizeof uuid.bytes; ++i) {
+    char hex[4];
+    std::snprintf(hex, sizeof hex, "%02x", static_cast<unsigned char>(uuid.bytes[i]));
+    text += (i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "") + std::string(hex);
+  }
+  return text;
+}
+
+// A process that is shown one device goes to another one by a list of places of all that the machine has.
+void AProcessThatIsShownOneDeviceIsMoved() {
+  const std::vector<CUuuid> all = AllDevices();
+  if (all.size() < 2) End(kUnknown, "needs two devices");
+  setenv("CUDA_VISIBLE_DEVICES", VisibleName(all[0]).c_str(), 1);
+  Open();
+  NeedCheckpoints();
+  UseDevice();
+  int count = 0;
+  MUST(cuDeviceGetCount(&count));
+  if (count != 1) End(1, "it has %d devices", count);
+  CUdeviceptr address = 0;
+  MUST(cuMemAlloc_v2(&address, kSize));
+  Fill(address, 0x777);
+  std::vector<CUcheckpointGpuPair> pairs(all.size());
+  for (size_t i = 0; i < all.size(); ++i) pairs[i] = {all[i], i < 2 ? all[1 - i] : all[i]};
+  CUcheckpointRestoreArgs args{};
+  args.gpuPairs = pairs.data();
+  args.gpuPairsCount = static_cast<unsigned>(pairs.size());
+  GoAway();
+  MUST(cuCheckpointProcessRestore(getpid(), &args));
+  MUST(cuCheckpointProcessUnlock(getpid(), nullptr));
+  Expect(address, 0x777, "after the move");
+  CUuuid now{};
+  MUST(cuDeviceGetUuid_v2(&now, 0));
+  if (std::memcmp(&now, &all[1], sizeof now) != 0) End(1, "its device is %s now", VisibleName(now).c_str());
+}
+
+// NVML lets go of the device's files with the driver, and answers again after the restore.
+void NvmlIsCarried() {
+  void* nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (nvml == nullptr) End(kUnknown, "%s", dlerror());
+  const auto init = reinterpret_cast<int (*)()>(dlsym(nvml, "nvmlInit_v2"));
+  const auto count = reinterpret_cast<int (*)(unsigned*)>(dlsym(nvml, "nvmlDeviceGetCount_v2"));
+  if (init == nullptr || count == nullptr || init() != 0) End(kUnknown, "NVML cannot be initialised");
+  Open();
+  NeedCheckpoints();
+  UseDevice();
+  GoAway();
+  if (const auto left = LeftOf(); !left.empty()) End(1, "%s", Joined(left).c_str());
+  ComeBack();
+  unsigned devices = 0;
+  if (const int result = count(&devices); result != 0) End(1, "nvmlDeviceGetCount: %d", result);
 }
 
 // With exportable memory still mapped: what the driver says to it, and whether the process goes on.
@@ -414,10 +512,13 @@ constexpr Fact kFacts[] = {
     {"memory-goes-aside-for-a-checkpoint", true, MemoryGoesAsideForACheckpoint},
     {"a-checkpointed-process-is-plain", true, ACheckpointedProcessIsPlain},
     {"reservations-are-carried", true, ReservationsAreCarried},
-    {"pinned-memory-is-carried", true, PinnedMemoryIsCarried},
+    {"pinned-memory-is-carried", false, PinnedMemoryIsCarried},
+    {"registered-memory-is-carried", true, RegisteredMemoryIsCarried},
     {"addresses-are-to-be-had-again", true, AddressesAreToBeHadAgain},
     {"a-closed-driver-leaves-nothing", false, AClosedDriverLeavesNothing},
     {"short-lists-of-places-are-refused", false, ShortListsOfPlacesAreRefused},
+    {"a-process-that-is-shown-one-device-is-moved", false, AProcessThatIsShownOneDeviceIsMoved},
+    {"nvml-is-carried", false, NvmlIsCarried},
     {"checkpoint-with-exportable-memory-mapped", false, CheckpointWithExportableMemoryMapped},
     {"checkpoint-with-managed-memory", false, CheckpointWithManagedMemory},
 };
