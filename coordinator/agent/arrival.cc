@@ -242,6 +242,7 @@ void Arrival::Conclude(bool runs, Json result) {
 
 Status Arrival::Write(Taker::Record record) {
   HandOverRow row;
+  std::lock_guard one(write_mutex_);
   {
     std::lock_guard lock(mutex_);
     row_.record = record;
@@ -254,6 +255,21 @@ Status Arrival::Write(Taker::Record record) {
 }
 
 v1::Outcome Arrival::Ask(Duration wait) {
+void Arrival::WriteAgain() {
+  std::lock_guard one(write_mutex_);
+  HandOverRow row;
+  {
+    std::lock_guard lock(mutex_);
+    if (written_ || taker_.open() || preparing_ || taker_.step() != Taker::Step::kWait) return;
+    // Not what could not be written then: that it is this node's may have become untrue with that.
+    row_.record = taker_.answer() == HandOverAnswer::kRuns ? Taker::Record::kRuns : Taker::Record::kReturned;
+    row = row_;
+  }
+  Status written = parts_.table->Write(row);
+  std::lock_guard lock(mutex_);
+  written_ = written.ok();
+}
+
   std::unique_lock lock(mutex_);
   receiving_.Touch();
   const bool was_open = taker_.open();

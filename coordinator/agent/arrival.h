@@ -56,6 +56,8 @@ class Arrival {
   // It runs here, or has run here.
   bool Runs() const;
 
+  // Tries to write down what could not be before, as on a full disk; nothing where there is nothing such.
+  void WriteAgain();
   Receiving& receiving() { return receiving_; }
   v1::Outcome HandOver(const v1::HandOverRequest& request);
   v1::Outcome Ask(Duration wait);
@@ -90,6 +92,7 @@ class Arrival {
   bool preparing_ = false;
   bool written_ = true;  // of the latest record
 };
+  std::mutex write_mutex_;  // of records, taken before mutex_: what is newer is written later
 
 }  // namespace stasis
 

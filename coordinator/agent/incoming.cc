@@ -128,6 +128,8 @@ void Incoming::Sweep() {
   for (;;) {
     changed_.wait(lock, [this] { return stop_ || !copies_.empty() || !arrivals_.empty(); });
     if (changed_.wait_for(lock, sweep_, [this] { return stop_; })) return;
+    // With the lock: what is settled meanwhile is forgotten after it was written.
+    for (const auto& entry : arrivals_) entry.second->WriteAgain();
     DropSilentLocked();
   }
 }
