@@ -101,6 +101,8 @@ TEST(CommandLine, Verbs) {
   Options restore = Parsed({"restore", "t/000002", "--gpus", "1", "-d"});
   EXPECT_EQ(restore.target, "t/000002");
   EXPECT_TRUE(restore.detach);
+  EXPECT_FALSE(restore.take_back);
+  EXPECT_TRUE(Parsed({"restore", "t", "--take-back"}).take_back);
   EXPECT_EQ(Parsed({"migrate", "--gpus", "1", "t"}).name, "t");
   EXPECT_EQ(*Parsed({"cancel", "t", "--grace", "100ms"}).grace, std::chrono::milliseconds(100));
   EXPECT_TRUE(Parsed({"ps", "-a"}).all);
@@ -204,23 +206,20 @@ TEST(Doctor, Versions) {
   EXPECT_EQ(ParseKernelVersion("6"), 0);
 }
 
-TEST(Doctor, WhatWorks) {
-  std::vector<Finding> findings = {{"a", Needed::kRun, true, "", ""},
-                                   {"b", Needed::kNothing, false, "", ""},
-                                   {"c", Needed::kPause, true, "", ""},
-                                   {"d", Needed::kCheckpoint, false, "", ""}};
-  EXPECT_TRUE(Works(findings, Needed::kRun));
-  EXPECT_TRUE(Works(findings, Needed::kPause));
-  EXPECT_FALSE(Works(findings, Needed::kCheckpoint));
-  findings[0].ok = false;
-  EXPECT_FALSE(Works(findings, Needed::kPause));
-}
-
-TEST(Doctor, EveryFailureHasARemedy) {
-  for (const Finding& finding : ExamineSystem()) {
-    EXPECT_FALSE(finding.name.empty());
-    EXPECT_FALSE(finding.detail.empty()) << finding.name;
-    EXPECT_TRUE(finding.ok || !finding.remedy.empty()) << finding.name;
+TEST(Doctor, WhatNvidiasDriverCanDoByItself) {
+  struct Row {
+    int version;
+    bool ok;
+    const char* says;
+  };
+  for (const Row& row : {Row{12040, false, "CUDA 12.4: no checkpoint"},
+                         Row{12080, true, "CUDA 12.8: brings programs back on the devices"},
+                         Row{13000, true, "CUDA 13.0: carries programs, and moves them"}}) {
+    const Finding finding = CheckDriverVersion(row.version);
+    EXPECT_EQ(finding.ok, row.ok);
+    EXPECT_EQ(finding.needed, Needed::kPause);
+    EXPECT_EQ(finding.detail.find(row.says), 0u) << finding.detail;
+    EXPECT_NE(finding.remedy.find("570"), std::string::npos);
   }
 }
 

@@ -54,7 +54,9 @@ Finding CheckDisk(const std::string& path) {
   return finding;
 }
 
-Finding CheckDriver(const char* name, const char* kind, const Context& context, const char* remedy) {
+// `version`: set to the driver's, if there is one.
+Finding CheckDriver(const char* name, const char* kind, const Context& context, const char* remedy,
+                    int* version = nullptr) {
   std::vector<std::string> environment =
       ChangeEnvironment({"SOFTGPU_IDLE_EXIT=10"}, OwnEnvironment());  // only looked at: need not stay
   Result<DeviceChoice> choice = ChooseDevice(kind, context.files, environment);
@@ -63,6 +65,7 @@ Finding CheckDriver(const char* name, const char* kind, const Context& context, 
                        ? fmt::format("{} (CUDA {}), {}", choice->driver.path,
                                      DriverVersionText(choice->driver.version), DevicesText(choice->driver))
                        : std::string(choice.status().message());
+  if (choice.ok() && version != nullptr) *version = choice->driver.version;
   return finding;
 }
 
@@ -133,22 +136,41 @@ bool Works(const std::vector<Finding>& findings, Needed what) {
   return true;
 }
 
+Finding CheckDriverVersion(int version) {
+  constexpr int kCarries = 12080, kMoves = 13000;
+  const std::string cuda = "CUDA " + DriverVersionText(version);
+  Finding finding{"driver's version", Needed::kPause, version >= kCarries, "",
+                  "install NVIDIA's driver 570 or newer; 580 or newer also moves tasks to other devices"};
+  if (!finding.ok) {
+    finding.detail = cuda + ": no checkpoint of its own, and programs that use NVIDIA's runtime need that";
+  } else if (version < kMoves) {
+    finding.detail =
+        cuda + ": brings programs back on the devices that they were on, and moves none to others";
+  } else {
+    finding.detail = cuda + ": carries programs, and moves them between devices of one kind";
+  }
+  return finding;
+}
+
 std::vector<Finding> ExamineInstallation(const Context& context) {
+  int version = 0;
   Finding nvidia = CheckDriver(
       "NVIDIA driver", "nvidia", context,
-      "only needed for GPUs: install NVIDIA's driver 570 or newer, and see that nvidia-smi works");
+      "only needed for GPUs: install NVIDIA's driver 570 or newer, and see that nvidia-smi works", &version);
   Finding soft = CheckDriver("software device", "soft", context,
                              "only needed without a GPU: scripts/build.sh builds it");
-  return {CheckFile("interposer", context.files.preload, R_OK, Needed::kRun),
-          CheckFile("stasis-init", context.files.init, X_OK, Needed::kRun),
-          CheckFile("stasis-ghost", context.files.ghost, X_OK, Needed::kPause),
-          CheckFolder("state folder", context.folders.state, "STASIS_STATE_DIR"),
-          CheckFolder("run folder", context.folders.run, "STASIS_RUN_DIR"),
-          CheckDisk(context.folders.state),
-          nvidia,
-          soft,
-          CheckAnyDriver(nvidia, soft),
-          CheckToolkit()};
+  std::vector<Finding> findings = {CheckFile("interposer", context.files.preload, R_OK, Needed::kRun),
+                                   CheckFile("stasis-init", context.files.init, X_OK, Needed::kRun),
+                                   CheckFile("stasis-ghost", context.files.ghost, X_OK, Needed::kPause),
+                                   CheckFolder("state folder", context.folders.state, "STASIS_STATE_DIR"),
+                                   CheckFolder("run folder", context.folders.run, "STASIS_RUN_DIR"),
+                                   CheckDisk(context.folders.state),
+                                   nvidia,
+                                   soft,
+                                   CheckAnyDriver(nvidia, soft),
+                                   CheckToolkit()};
+  if (nvidia.ok) findings.push_back(CheckDriverVersion(version));
+  return findings;
 }
 
 int DoctorVerb(const Options&, Context& context) {
