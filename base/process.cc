@@ -44,8 +44,9 @@ Result<std::string> ThisBootId() {
 
 static Result<ProcessStat> StatOf(pid_t pid) {
   Result<std::string> line = ReadFile("/proc/" + std::to_string(pid) + "/stat");
-  // Reading the file of a process that ends meanwhile fails with ESRCH.
-  if (!line.ok()) return GoneStatus(pid);
+  // Reading the file of a process that ends meanwhile fails with ESRCH, or gives nothing.
+  if (line.ok() ? line->empty() : line.status().code() == StatusCode::kNotFound) return GoneStatus(pid);
+  if (!line.ok()) return line.status();
   return ParseProcessStat(*line);
 }
 
@@ -55,12 +56,19 @@ Result<ProcessIdentity> IdentifyProcess(pid_t pid) {
   return ProcessIdentity{pid, stat.start_time, boot_id};
 }
 
-bool IsAlive(const ProcessIdentity& identity) {
+Result<bool> CheckAlive(const ProcessIdentity& identity) {
   if (identity.pid <= 0) return false;
-  Result<std::string> boot_id = ThisBootId();
-  if (!boot_id.ok() || *boot_id != identity.boot_id) return false;
+  ASSIGN_OR_RETURN(const std::string boot_id, ThisBootId());
+  if (boot_id != identity.boot_id) return false;
   Result<ProcessStat> stat = StatOf(identity.pid);
-  return stat.ok() && stat->start_time == identity.start_time && stat->state != 'Z' && stat->state != 'X';
+  if (stat.status().code() == StatusCode::kNotFound) return false;
+  if (!stat.ok()) return stat.status();
+  return stat->start_time == identity.start_time && stat->state != 'Z' && stat->state != 'X';
+}
+
+bool IsAlive(const ProcessIdentity& identity) {
+  Result<bool> alive = CheckAlive(identity);
+  return !alive.ok() || *alive;
 }
 
 Result<Fd> OpenPidFd(const ProcessIdentity& identity) {
@@ -69,7 +77,8 @@ Result<Fd> OpenPidFd(const ProcessIdentity& identity) {
   if (!fd.valid() && errno == ESRCH) return GoneStatus(identity.pid);
   if (!fd.valid()) return ErrnoStatus(errno, "pidfd_open");
   // Only after the descriptor exists does the comparison hold for what it refers to.
-  if (!IsAlive(identity)) return GoneStatus(identity.pid);
+  ASSIGN_OR_RETURN(const bool alive, CheckAlive(identity));
+  if (!alive) return GoneStatus(identity.pid);
   return fd;
 }
 

@@ -29,10 +29,13 @@ Result<ProcessStat> ParseProcessStat(std::string_view line);
 Result<std::string> ThisBootId();
 // kNotFound: no such process.
 Result<ProcessIdentity> IdentifyProcess(pid_t pid);
-// True while exactly that process lives; a zombie has ended.
+// Whether exactly that process lives; a zombie has ended. An error: that cannot be seen, as where there is no
+// descriptor left to look with.
+Result<bool> CheckAlive(const ProcessIdentity& identity);
+// False only when it is known to have ended.
 bool IsAlive(const ProcessIdentity& identity);
-// A descriptor that polls readable when the process has ended. kNotFound: it has ended already, or the pid
-// belongs to another process now.
+// A descriptor that polls readable when the process has ended. kNotFound, and nothing else: it has ended
+// already, or the pid belongs to another process now.
 Result<Fd> OpenPidFd(const ProcessIdentity& identity);
 
 }  // namespace stasis

@@ -14,7 +14,9 @@ void PassOn(const ForegroundTask& task, int signal, Context& context) {
   Result<TaskFacts> facts = ReadTaskFacts(task.paths);
   bool paused = facts.ok() && DeriveCondition(*facts).condition == TaskCondition::kPaused;
   if (!paused) {
-    if (IsAlive(task.init)) kill(task.init.pid, signal);
+    const Result<bool> alive = CheckAlive(task.init);
+    if (!alive.ok()) context.reporter.Note("cannot pass on the signal: " + alive.status().ToString());
+    if (alive.ok() && *alive) kill(task.init.pid, signal);
     return;
   }
   context.reporter.Note(task.paths.name + " is paused: ending it");

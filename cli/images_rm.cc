@@ -92,7 +92,10 @@ bool RemovesLastGood(const std::shared_ptr<Store>& store, const std::string& tas
 Status CheckNotHeld(const ImageName& name, const Context& context) {
   if (IsCheckpointId(name.id)) return Status();
   Result<TaskFacts> facts = ReadTaskFacts(TaskPaths(context.folders, name.task));
-  if (!facts.ok() || !IsLive(DeriveCondition(*facts).condition)) return Status();
+  const StatusCode code = facts.status().code();
+  if (code == StatusCode::kNotFound || code == StatusCode::kCorrupt) return Status();
+  if (!facts.ok()) return facts.status();
+  if (!IsLive(DeriveCondition(*facts).condition)) return Status();
   return Status(StatusCode::kFailedPrecondition,
                 name.Text() + " is the device memory of the paused task itself, not a copy of it");
 }

@@ -16,7 +16,8 @@ namespace {
 void SignalProgram(const Json& process, int signal) {
   ProcessIdentity init = IdentityOf(process);
   auto program = static_cast<pid_t>(IntegerField(process, "pid"));
-  if (!IsAlive(init)) return;
+  const Result<bool> alive = CheckAlive(init);
+  if (!alive.ok() || !*alive) return;
   if (signal != SIGKILL || program <= 1) {
     kill(init.pid, signal);
     return;

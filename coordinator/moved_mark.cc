@@ -29,7 +29,9 @@ Status UnmarkMoved(const std::string& task_folder) {
 
 std::string MovedTo(const std::string& task_folder) {
   Result<std::string> text = ReadFile(PathOf(task_folder), kMaxMark);
-  if (!text.ok()) return "";
+  if (text.status().code() == StatusCode::kNotFound) return "";
+  // A mark that cannot be read is one.
+  if (!text.ok()) return "another one";
   Json mark = Json::parse(*text, nullptr, false);
   if (!mark.is_object()) return "another one";
   auto node = mark.find("node");

@@ -109,7 +109,8 @@ Status HeldChild::Go() {
 
 Status WaitProcess(pid_t pid, const Deadline& deadline) {
   Result<Fd> handle = OpenPidFd(pid);
-  if (!handle.ok()) return kill(pid, 0) == 0 ? std::move(handle).status() : Status();
+  if (handle.status().code() == StatusCode::kNotFound) return Status();
+  if (!handle.ok()) return std::move(handle).status();
   pollfd wait{handle->get(), POLLIN, 0};
   for (;;) {
     int ready = poll(&wait, 1, deadline.PollTimeout());

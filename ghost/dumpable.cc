@@ -327,7 +327,8 @@ Status CheckResidue(const std::vector<pid_t>& tree, const std::vector<pid_t>& cl
   std::map<Inode, Holder> peers;
   RETURN_IF_ERROR(FindOutsidePeers(things, &peers));
   if (things.pipes.empty() && peers.empty() && things.memory.empty()) return Status();
-  for (pid_t other : AllProcesses()) {
+  ASSIGN_OR_RETURN(const std::vector<pid_t> all, AllProcesses());
+  for (pid_t other : all) {
     if (std::find(tree.begin(), tree.end(), other) != tree.end()) continue;
     RETURN_IF_ERROR(CheckOutsider(other, things, peers, remedy));
   }

@@ -106,7 +106,9 @@ std::map<uint64_t, Holder> SocketsOf(const std::vector<pid_t>& tree) {
 
 pid_t HolderOfSocket(uint64_t inode) {
   if (inode == 0) return 0;
-  for (pid_t pid : AllProcesses()) {
+  const Result<std::vector<pid_t>> all = AllProcesses();
+  if (!all.ok()) return 0;
+  for (pid_t pid : *all) {
     for (const ProcFd& fd : FdsOf(pid)) {
       if (SocketInode(fd.target) == inode) return pid;
     }

@@ -51,7 +51,7 @@ Status MoveTree(pid_t root, const std::string& folder) {
     for (pid_t pid : tree) {
       if (std::find(moved.begin(), moved.end(), pid) != moved.end()) continue;
       Status status = WriteValue(folder + "/cgroup.procs", std::to_string(pid));
-      if (!status.ok() && ReadProcStat(pid).ok()) return status;
+      if (!status.ok() && ReadProcStat(pid).status().code() != StatusCode::kNotFound) return status;
       moved.push_back(pid);
       fresh = true;
     }
@@ -138,7 +138,10 @@ Status ContinueTree(pid_t root);
 // A signal is taken some time after it was sent, and only a parent is told.
 Status AwaitStopped(const std::vector<pid_t>& pids, const Deadline& deadline) {
   for (pid_t pid : pids) {
-    for (Result<ProcStat> stat = ReadProcStat(pid); stat.ok(); stat = ReadProcStat(pid)) {
+    for (;;) {
+      Result<ProcStat> stat = ReadProcStat(pid);
+      if (stat.status().code() == StatusCode::kNotFound) break;
+      if (!stat.ok()) return stat.status();
       if (stat->state == 'T' || stat->state == 't' || stat->state == 'Z') break;
       if (deadline.Expired()) return Status(StatusCode::kTimeout, "process " + Named(pid) + " does not stop");
       (void)poll(nullptr, 0, 1);
@@ -185,7 +188,8 @@ bool IsStopped(pid_t pid) {
 // To others the signal would be one more that their program may have a handler for.
 Status ContinueTree(pid_t root) {
   Result<std::vector<pid_t>> tree = ProcessTree(root);
-  if (!tree.ok()) return Status();
+  if (tree.status().code() == StatusCode::kNotFound) return Status();
+  if (!tree.ok()) return tree.status();
   Status first;
   for (size_t i = tree->size(); i-- > 0;) {  // children first
     if (!IsStopped((*tree)[i])) continue;

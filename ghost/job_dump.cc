@@ -99,8 +99,7 @@ Status DescribeTcp(const std::string& files_image, Manifest* manifest) {
 // failed.
 Status OfTheLiving(const std::vector<pid_t>& tree, Status status) {
   for (const pid_t pid : tree) {
-    const Result<ProcStat> stat = ReadProcStat(pid);
-    if (stat.ok() && stat->state != 'Z') continue;
+    if (!HasEnded(pid)) continue;
     return Errorf(StatusCode::kPeerDied, "process %d of the task has ended while its image was made (%s)",
                   pid, std::string(status.message()).c_str());
   }

@@ -23,11 +23,12 @@ void KillAll(const std::vector<pid_t>& tree) {
 // The first process takes the others of its PID namespace with it; without one each is ended by itself.
 Status Job::KillTree(pid_t root) {
   Deadline deadline = Deadline::After(kKillTime);
-  Status status;
-  for (Result<std::vector<pid_t>> tree = ProcessTree(root); tree.ok(); tree = ProcessTree(root)) {
+  for (;;) {
+    Result<std::vector<pid_t>> tree = ProcessTree(root);
+    if (tree.status().code() == StatusCode::kNotFound) break;
+    if (!tree.ok()) return tree.status();
     KillAll(*tree);
-    status = WaitProcess(root, deadline);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(WaitProcess(root, deadline));
   }
   // A restored task's first process is a child of ours.
   while (waitpid(root, nullptr, WNOHANG) < 0 && errno == EINTR) continue;
@@ -44,7 +45,7 @@ Status Job::EndTask(Duration grace) {
   SetRecord("ended");
   int used = SIGKILL;
   // What ends by itself at this moment needs no signal.
-  if (grace > Duration::zero() && ProcessTree(process_.init_pid).ok()) {
+  if (grace > Duration::zero() && !HasEnded(process_.init_pid)) {
     (void)kill(process_.init_pid, SIGTERM);
     if (WaitProcess(process_.init_pid, Deadline::After(grace)).ok()) used = SIGTERM;
   }
@@ -95,8 +96,7 @@ void Job::ThawForTheEnd(const std::string& why) {
 
 void Job::DeliverSignals() {
   if (frozen_.kind == FreezeKind::kNone || frozen_.thawed) return;
-  Result<ProcStat> program = ReadProcStat(process_.pid);
-  if (!program.ok() || program->state == 'Z') return ThawForTheEnd("the program has been killed");
+  if (HasEnded(process_.pid)) return ThawForTheEnd("the program has been killed");
   constexpr int kEnding[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGKILL};
   Result<std::vector<pid_t>> tree = ProcessTree(process_.init_pid);
   if (!tree.ok()) return;

@@ -291,7 +291,7 @@ Status Job::Release(bool only_quiesced) {
   for (size_t i = 0; i < members_.size(); ++i) {
     Member& member = *members_[i];
     // On the way back the others are held without one that has ended.
-    if (only_quiesced && !ReadProcStat(member.pid()).ok()) continue;
+    if (only_quiesced && ReadProcStat(member.pid()).status().code() == StatusCode::kNotFound) continue;
     if (only_quiesced) {
       ASSIGN_OR_RETURN(TaskState state, StateOf(member));
       if (state != TaskState::kQuiesced) continue;
@@ -394,7 +394,7 @@ Status Job::Attach() {
     pid_t pid = members_[i]->pid();
     std::string path = paths_.Ctl() + "/" + std::to_string(holdings_.members[i].nspid) + ".sock";
     members_[i].reset();
-    if (ReadProcStat(pid).ok()) {
+    if (ReadProcStat(pid).status().code() != StatusCode::kNotFound) {
       Result<std::unique_ptr<Member>> again = Member::Connect(path, pid, Deadline::After(kPromptTime), true);
       if (again.ok()) members_[i] = *std::move(again);
     }

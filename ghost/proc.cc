@@ -24,17 +24,21 @@ constexpr uint64_t kExiting = 4;
 
 std::string ProcPath(pid_t pid, const char* rest) { return "/proc/" + std::to_string(pid) + "/" + rest; }
 
-std::vector<pid_t> NumbersIn(const std::string& folder) {
+Result<std::vector<pid_t>> ListNumbers(const std::string& folder) {
   std::vector<pid_t> numbers;
-  Result<std::vector<std::string>> names = ListFolder(folder);
-  if (!names.ok()) return numbers;
-  for (const std::string& name : *names) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(folder));
+  for (const std::string& name : names) {
     char* end = nullptr;
     long number = std::strtol(name.c_str(), &end, 10);
     if (*end == '\0' && number >= 0) numbers.push_back(static_cast<pid_t>(number));
   }
   std::sort(numbers.begin(), numbers.end());
   return numbers;
+}
+
+std::vector<pid_t> NumbersIn(const std::string& folder) {
+  Result<std::vector<pid_t>> numbers = ListNumbers(folder);
+  return numbers.ok() ? *std::move(numbers) : std::vector<pid_t>();
 }
 
 Result<ProcStat> ParseStat(pid_t pid, const std::string& text) {
@@ -109,16 +113,20 @@ Result<ProcIds> ReadProcIds(pid_t pid) {
   return ParseIds(text);
 }
 
-std::vector<pid_t> AllProcesses() { return NumbersIn("/proc"); }
+Result<std::vector<pid_t>> AllProcesses() { return ListNumbers("/proc"); }
 
 std::vector<pid_t> ThreadsOf(pid_t pid) { return NumbersIn(ProcPath(pid, "task")); }
 
 Result<std::vector<pid_t>> ProcessTree(pid_t root) {
   std::multimap<pid_t, pid_t> children;
   std::vector<pid_t> tree;
-  for (pid_t pid : AllProcesses()) {
+  ASSIGN_OR_RETURN(const std::vector<pid_t> all, AllProcesses());
+  for (pid_t pid : all) {
     Result<ProcStat> stat = ReadProcStat(pid);
-    if (!stat.ok()) continue;
+    // Others' processes may be hidden from this user, and none of the tree is.
+    const bool hidden = stat.status().code() == StatusCode::kPermissionDenied && pid != root;
+    if (hidden || stat.status().code() == StatusCode::kNotFound) continue;
+    if (!stat.ok()) return stat.status();
     if (stat->state == 'Z' && pid != root) continue;  // nothing is left of it but its exit status
     if (pid == root && stat->state != 'Z' && stat->state != 'X') tree.push_back(pid);
     children.emplace(stat->parent, pid);

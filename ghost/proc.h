@@ -35,9 +35,10 @@ struct ProcIds {
 };
 Result<ProcIds> ReadProcIds(pid_t pid);
 
-// `root` and all its descendants, parents before children. kNotFound when root is gone or a zombie.
+// `root` and all its descendants, parents before children. kNotFound when root is gone or a zombie, and only
+// then; any other error: some could not be looked at.
 Result<std::vector<pid_t>> ProcessTree(pid_t root);
-std::vector<pid_t> AllProcesses();
+Result<std::vector<pid_t>> AllProcesses();
 std::vector<pid_t> ThreadsOf(pid_t pid);
 // The member of `tree` that has this pid in its innermost namespace; 0 when there is none.
 pid_t HostPid(const std::vector<pid_t>& tree, pid_t nspid);

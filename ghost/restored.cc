@@ -28,8 +28,10 @@ ino_t PidNamespace(pid_t pid) { return Namespace(pid, "ns/pid"); }
 ino_t MountNamespace(pid_t pid) { return Namespace(pid, "ns/mnt"); }
 
 // Whether `text` is one of those, each ended by a zero, that the file of /proc holds.
-bool Holds(const std::string& path, const std::string& text) {
+Result<bool> Holds(const std::string& path, const std::string& text) {
   Result<std::string> all = ReadFile(path, kMaxTexts);
+  // No descriptor to spare says nothing of it; what has ended, or may not be looked at, is nobody's.
+  if (all.status().code() == StatusCode::kResourceExhausted) return all.status();
   if (!all.ok()) return false;
   const std::string wanted = text + '\0';
   for (size_t at = all->find(wanted); at != std::string::npos; at = all->find(wanted, at + 1)) {
@@ -38,21 +40,26 @@ bool Holds(const std::string& path, const std::string& text) {
   return false;
 }
 
-bool IsCriu(pid_t pid, const std::string& images) {
-  return MountNamespace(pid) == MountNamespace(getpid()) && Holds(ProcFile(pid, "cmdline"), images);
+Result<bool> IsCriu(pid_t pid, const std::string& images) {
+  if (MountNamespace(pid) != MountNamespace(getpid())) return false;
+  return Holds(ProcFile(pid, "cmdline"), images);
 }
 
-bool Belongs(pid_t pid, const std::string& images, const std::string& mark) {
+Result<bool> Belongs(pid_t pid, const std::string& images, const std::string& mark) {
   Result<ProcStat> stat = ReadProcStat(pid);
+  if (stat.status().code() == StatusCode::kResourceExhausted) return stat.status();
   if (stat.ok() && stat->parent == getpid()) return true;
   if (MountNamespace(pid) != MountNamespace(getpid())) return false;
-  return Holds(ProcFile(pid, "cmdline"), images) || Holds(ProcFile(pid, "environ"), mark);
+  ASSIGN_OR_RETURN(const bool criu, Holds(ProcFile(pid, "cmdline"), images));
+  return criu ? Result<bool>(true) : Holds(ProcFile(pid, "environ"), mark);
 }
 
-std::vector<pid_t> FindCriu(const std::string& images) {
+Result<std::vector<pid_t>> FindCriu(const std::string& images) {
   std::vector<pid_t> found;
-  for (pid_t pid : AllProcesses()) {
-    if (IsCriu(pid, images)) found.push_back(pid);
+  ASSIGN_OR_RETURN(const std::vector<pid_t> all, AllProcesses());
+  for (pid_t pid : all) {
+    ASSIGN_OR_RETURN(const bool criu, IsCriu(pid, images));
+    if (criu) found.push_back(pid);
   }
   return found;
 }
@@ -60,7 +67,7 @@ std::vector<pid_t> FindCriu(const std::string& images) {
 template <typename Find>
 Status EndAll(const Find& find, const Deadline& deadline) {
   for (;;) {
-    std::vector<pid_t> found = find();
+    ASSIGN_OR_RETURN(const std::vector<pid_t> found, find());
     if (found.empty()) return Status();
     if (deadline.Expired())
       return Status(StatusCode::kTimeout, "process " + Named(found.front()) + " of CRIU does not end");
@@ -72,16 +79,19 @@ Status EndAll(const Find& find, const Deadline& deadline) {
 
 }  // namespace
 
-std::vector<pid_t> FindRestored(const std::string& images, const std::string& task_run) {
+Result<std::vector<pid_t>> FindRestored(const std::string& images, const std::string& task_run) {
   const ino_t own = PidNamespace(getpid());
   const std::string mark = "STASIS_TASK=" + task_run;
   std::map<pid_t, ino_t> elsewhere;
   std::set<ino_t> theirs;
-  for (pid_t pid : AllProcesses()) {
+  ASSIGN_OR_RETURN(const std::vector<pid_t> all, AllProcesses());
+  for (pid_t pid : all) {
     const ino_t space = PidNamespace(pid);
     if (space == 0 || space == own) continue;
     elsewhere[pid] = space;
-    if (theirs.count(space) == 0 && Belongs(pid, images, mark)) theirs.insert(space);
+    if (theirs.count(space) != 0) continue;
+    ASSIGN_OR_RETURN(const bool belongs, Belongs(pid, images, mark));
+    if (belongs) theirs.insert(space);
   }
   std::vector<pid_t> found;
   for (const auto& [pid, space] : elsewhere) {

@@ -18,7 +18,8 @@ namespace stasis {
 // to the task with the run folder `task_run`: this process's children; those in its mount namespace, where
 // alone these paths mean the same, whose command line is still that of such a CRIU or whose environment has
 // the task's mark (STASIS_TASK); and all that share a PID namespace with one of them.
-std::vector<pid_t> FindRestored(const std::string& images, const std::string& task_run);
+// An error: some could not be looked at.
+Result<std::vector<pid_t>> FindRestored(const std::string& images, const std::string& task_run);
 
 // CRIU starts processes of its own for what it tries out of the kernel, and lets them stop; those stay when
 // it is killed. Ends all whose command line is that of a CRIU with the folder `images`, in this process's

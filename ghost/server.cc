@@ -113,7 +113,7 @@ void Server::WatchTask() {
     Result<Fd> root = OpenPidFd(job_.root());
     if (root.ok()) {
       root_ = *std::move(root);
-    } else {
+    } else if (root.status().code() == StatusCode::kNotFound) {
       job_.TaskEnded();
     }
   }

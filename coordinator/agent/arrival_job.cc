@@ -133,15 +133,43 @@ Status CheckJobName(const Folders& folders, const ArrivedJob& job) {
   return Status(StatusCode::kAlreadyExists, "there is another job " + job.name + " here");
 }
 
-void EndLeftovers(const TaskFacts& facts) {
-  ProcessIdentity init = IdentityOf(facts.process);
-  if (init.pid == 0 || !IsAlive(init)) return;
-  Result<std::vector<pid_t>> tree = ProcessTree(init.pid);
-  if (!tree.ok()) return;
+Status EndLeftovers(const TaskFacts& facts) {
+  if (!facts.alive) return Status();
+  Result<std::vector<pid_t>> tree = ProcessTree(IdentityOf(facts.process).pid);
+  if (tree.status().code() == StatusCode::kNotFound) return Status();
+  if (!tree.ok()) return tree.status();
   for (pid_t pid : *tree) (void)kill(pid, SIGKILL);
+  return Status();
 }
 
+// Nothing, as of a record that never came to be, or was damaged; an error: it cannot be looked at.
+Result<std::optional<TaskFacts>> FactsOf(const TaskPaths& paths) {
+  Result<TaskFacts> facts = ReadTaskFacts(paths);
+  if (facts.ok()) return std::optional(*std::move(facts));
+  const StatusCode code = facts.status().code();
+  if (code == StatusCode::kNotFound || code == StatusCode::kCorrupt) return std::optional<TaskFacts>();
+  return facts.status();
+}
+
+Result<bool> LookWhetherArrived(const Site& site, const ArrivedJob& job) {
+  bool all = true;
+  for (const std::string& task : job.tasks) {
+    TaskPaths paths(site.folders, task);
+    ASSIGN_OR_RETURN(std::optional<TaskFacts> facts, FactsOf(paths));
+    if (!facts) return false;  // never begun: the record comes before the restore
+    AwaitGhost(site, paths);
+    ASSIGN_OR_RETURN(facts, FactsOf(paths));
+    all = all && facts && Runs(*facts, job.token);
+  }
+  if (all) return true;
+  for (const std::string& task : job.tasks) {
+    ASSIGN_OR_RETURN(const std::optional<TaskFacts> facts, FactsOf(TaskPaths(site.folders, task)));
+    if (facts) RETURN_IF_ERROR(EndLeftovers(*facts));
+  }
+  return false;
 }  // namespace
+
+}
 
 // It writes down how an operation has ended before or after it says that it has.
 void AwaitGhost(const Site& site, const TaskPaths& paths) {
@@ -150,7 +178,8 @@ void AwaitGhost(const Site& site, const TaskPaths& paths) {
   if (watch.valid()) (void)inotify_add_watch(watch.get(), paths.folder.c_str(), IN_MOVED_TO);
   for (;;) {
     Result<Json> status = SettledStatus(site, paths);
-    if (!status.ok() || TextField(*status, "operation").empty()) return;
+    const bool asked = status.status().code() != StatusCode::kResourceExhausted;
+    if (asked && (!status.ok() || TextField(*status, "operation").empty())) return;
     pollfd wait{watch.get(), POLLIN, 0};
     (void)poll(&wait, 1, kAskAgainMs);
     char events[4096];
@@ -273,21 +302,12 @@ Result<Json> RestoreArrived(const Site& site, const ArrivedJob& job, const std::
 }
 
 bool HasArrived(const Site& site, const ArrivedJob& job) {
-  bool all = true;
-  for (const std::string& task : job.tasks) {
-    TaskPaths paths(site.folders, task);
-    if (!ReadTaskFacts(paths).ok()) return false;  // never begun: the record comes before the restore
-    AwaitGhost(site, paths);
-    Result<TaskFacts> facts = ReadTaskFacts(paths);
-    all = all && facts.ok() && Runs(*facts, job.token);
-  }
-  if (all) ForgetEarlierStay(site.folders, job);
-  if (all) return true;
-  for (const std::string& task : job.tasks) {
-    Result<TaskFacts> facts = ReadTaskFacts(TaskPaths(site.folders, task));
-    if (facts.ok()) EndLeftovers(*facts);
-  }
-  return false;
+  constexpr int kLookAgainMs = 1000;
+  Result<bool> arrived = LookWhetherArrived(site, job);
+  // What cannot be looked at may run: nobody is told before it is known.
+  for (; !arrived.ok(); arrived = LookWhetherArrived(site, job)) (void)poll(nullptr, 0, kLookAgainMs);
+  if (*arrived) ForgetEarlierStay(site.folders, job);
+  return *arrived;
 }
 
 }  // namespace stasis

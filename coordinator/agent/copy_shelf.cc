@@ -35,7 +35,8 @@ std::string StoredSum(const Store& store, const std::string& task, const std::st
   return SumOf(last);
 }
 
-// An image that is encrypted has other bytes each time, and is compared by what is in it, where it can be read.
+// An image that is encrypted has other bytes each time, and is compared by what is in it, where it can be
+// read.
 bool IsStoredAs(const Store& store, const ImageManifest& manifest, const std::string& sum) {
   Result<std::string> path = ManifestPath(store.root(), manifest.task, manifest.id);
   if (!path.ok()) return false;
@@ -66,9 +67,17 @@ Result<uint64_t> WhenMade(const std::vector<ImageManifest>& manifests) {
   return made;
 }
 
+// A record that is not there, or is damaged, is in nobody's way; one that cannot be looked at may be of what
+// lives.
+Status CheckReadable(const Result<TaskFacts>& facts) {
+  const StatusCode code = facts.status().code();
+  return code == StatusCode::kNotFound || code == StatusCode::kCorrupt ? Status() : facts.status();
+}
+
 // What a program that ran here to its end has said is not given up for an image of it on its way.
 Status CheckNotDone(const TaskPaths& paths) {
   Result<TaskFacts> facts = ReadTaskFacts(paths);
+  RETURN_IF_ERROR(CheckReadable(facts));
   if (!facts.ok() || DeriveCondition(*facts).condition != TaskCondition::kExited) return Status();
   return Status(StatusCode::kFailedPrecondition, paths.name + " has run there to its end");
 }
@@ -81,6 +90,7 @@ Status CheckIdle(const Folders& folders, const Registry& registry, const Arrived
   }
   for (const std::string& task : job.tasks) {
     Result<TaskFacts> facts = ReadTaskFacts(TaskPaths(folders, task));
+    RETURN_IF_ERROR(CheckReadable(facts));
     if (facts.ok() && facts->ghost_listens)
       return Status(StatusCode::kFailedPrecondition, "a ghost works on " + task + " there");
     RETURN_IF_ERROR(CheckNotDone(TaskPaths(folders, task)));
@@ -91,7 +101,7 @@ Status CheckIdle(const Folders& folders, const Registry& registry, const Arrived
 bool AnyLive(const Folders& folders, const CopyRow& row) {
   return std::any_of(row.tasks.begin(), row.tasks.end(), [&](const std::string& task) {
     Result<TaskFacts> facts = ReadTaskFacts(TaskPaths(folders, task));
-    return facts.ok() && IsLive(DeriveCondition(*facts).condition);
+    return !CheckReadable(facts).ok() || (facts.ok() && IsLive(DeriveCondition(*facts).condition));
   });
 }
 

@@ -33,9 +33,15 @@ bool IsExecuted(const Json& process) {
   return !init.empty() && !program.empty() && init != program;
 }
 
+// What was being written when the agent was killed may be anything; what cannot be looked at is not nothing.
+bool Cannot(const Status& read) {
+  return !read.ok() && read.code() != StatusCode::kNotFound && read.code() != StatusCode::kCorrupt;
+}
+
 Status AwaitEnd(const ProcessIdentity& init, Duration longest) {
   Result<Fd> process = OpenPidFd(init);
-  if (!process.ok()) return Status();
+  if (process.status().code() == StatusCode::kNotFound) return Status();
+  if (!process.ok()) return process.status();
   pollfd wait{process->get(), POLLIN, 0};
   Deadline deadline = Deadline::After(longest);
   while (poll(&wait, 1, deadline.PollTimeout()) < 0 && errno == EINTR) {
@@ -47,11 +53,12 @@ Status AwaitEnd(const ProcessIdentity& init, Duration longest) {
 Status AwaitExecutedOrEnded(const Json& process) {
   ProcessIdentity init = IdentityOf(process);
   Deadline deadline = Deadline::After(kStartTime);
-  while (IsAlive(init) && !IsExecuted(process)) {
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool alive, CheckAlive(init));
+    if (!alive || IsExecuted(process)) return Status();
     if (deadline.Expired()) return Status(StatusCode::kTimeout, "the program neither starts nor ends");
     (void)AwaitEnd(init, kLookAgain);
   }
-  return Status();
 }
 
 void Forget(const TaskPaths& paths) {
@@ -61,9 +68,11 @@ void Forget(const TaskPaths& paths) {
 
 Status EndTask(const TaskPaths& paths) {
   Result<Json> process = ReadJson(paths.File("process.json"));
-  if (!process.ok()) return Status();
+  if (process.status().code() == StatusCode::kNotFound) return Status();
+  if (!process.ok()) return process.status();
   ProcessIdentity init = IdentityOf(*process);
-  if (!IsAlive(init)) return Status();
+  ASSIGN_OR_RETURN(const bool alive, CheckAlive(init));
+  if (!alive) return Status();
   auto program = static_cast<pid_t>(IntegerField(*process, "pid"));
   // Without a PID namespace nothing ends with stasis-init.
   if (program > 1) (void)kill(-program, SIGKILL);
@@ -94,12 +103,15 @@ Result<Remains> FindRemains(const std::string& name, int ranks, const std::strin
 
 Result<StartStand> StandOfStart(const TaskPaths& paths, const std::string& token) {
   Result<Json> task = ReadJson(paths.File("task.json"));
+  if (Cannot(task.status())) return task.status();
   if (!task.ok()) return StartStand::kNothing;
   if (TextField(*task, "operation") != token) return StartStand::kForeign;
   Result<Json> process = ReadJson(paths.File("process.json"));
+  if (Cannot(process.status())) return process.status();
   if (!process.ok()) return StartStand::kNothing;
   RETURN_IF_ERROR(AwaitExecutedOrEnded(*process));
-  if (IsAlive(IdentityOf(*process))) return StartStand::kStarted;
+  ASSIGN_OR_RETURN(const bool alive, CheckAlive(IdentityOf(*process)));
+  if (alive) return StartStand::kStarted;
   return Exists(paths.File("exit.json") + kUnstartedSuffix) ? StartStand::kNothing : StartStand::kStarted;
 }
 

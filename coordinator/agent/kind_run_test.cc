@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/no_descriptors.h"
 #include "base/process.h"
 #include "coordinator/node/init_protocol.h"
 #include "coordinator/node/testing.h"
@@ -85,6 +86,18 @@ TEST_F(StandOfStartTest, AProgramThatRunsHasStarted) {
   WriteTask(kToken);
   WriteProcess(getpid(), program.pid());
   EXPECT_EQ(Stand(), StartStand::kStarted);
+}
+
+// It was once begun anew, and its folder removed.
+TEST_F(StandOfStartTest, WhatCannotBeLookedAtIsNotNothing) {
+  WriteTask(kToken);
+  WriteProcess(getpid(), getpid());
+  Status told;
+  {
+    NoDescriptors none;
+    told = StandOfStart(paths_, kToken).status();
+  }
+  EXPECT_EQ(told.code(), StatusCode::kResourceExhausted) << told.ToString();
 }
 
 TEST_F(StandOfStartTest, AProgramThatHasEndedHadStartedUnlessItIsSaidThatItHadNot) {

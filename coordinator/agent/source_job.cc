@@ -249,9 +249,9 @@ bool SourceJob::Killed() const {
 Status SourceJob::EndPaused() {
   for (size_t rank = 0; rank < tasks_.size(); ++rank) {
     Result<TaskFacts> facts = ReadTaskFacts(PathsOf(rank));
-    if (!facts.ok()) continue;
-    ProcessIdentity init = IdentityOf(facts->process);
-    if (init.pid != 0 && IsAlive(init)) RETURN_IF_ERROR(KillTree(init));
+    if (facts.status().code() == StatusCode::kNotFound) continue;
+    if (!facts.ok()) return facts.status();
+    if (facts->alive) RETURN_IF_ERROR(KillTree(IdentityOf(facts->process)));
   }
   return Status();
 }

@@ -22,6 +22,7 @@ namespace {
 
 constexpr int kControlFd = 3;
 constexpr size_t kMaxSaid = 500;
+constexpr int kLookAgainMs = 100;
 
 struct ReceivedReport {
   bool end = false;
@@ -156,6 +157,11 @@ int AwaitStarter(pid_t starter) {
 
 void AwaitEnd(const ProcessIdentity& init) {
   Result<Fd> process = OpenPidFd(init);
+  // No descriptor to wait with is no end.
+  while (!process.ok() && process.status().code() != StatusCode::kNotFound) {
+    (void)poll(nullptr, 0, kLookAgainMs);
+    process = OpenPidFd(init);
+  }
   if (!process.ok()) return;
   pollfd wait{process->get(), POLLIN, 0};
   while (poll(&wait, 1, -1) < 0 && errno == EINTR) {

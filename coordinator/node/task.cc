@@ -22,10 +22,12 @@ Result<Json> ReadOptional(const std::string& path) {
   return value;
 }
 
-bool GhostListens(const TaskPaths& paths, const Json& status) {
+// An error: that cannot be seen.
+Result<bool> GhostListens(const TaskPaths& paths, const Json& status) {
   int64_t pid = IntegerField(status, "ghost_pid");
   if (pid <= 0) return false;
   Result<Fd> socket = ConnectUnix(paths.ghost_socket, Deadline::After(kGhostConnectTime));
+  if (socket.status().code() == StatusCode::kResourceExhausted) return socket.status();
   if (!socket.ok()) return false;
   Result<PeerCredentials> peer = GetPeerCredentials(socket->get());
   return peer.ok() && peer->pid == pid;
@@ -141,8 +143,10 @@ Result<TaskFacts> ReadTaskFacts(const TaskPaths& paths) {
   ASSIGN_OR_RETURN(facts.task, std::move(task));
   ASSIGN_OR_RETURN(facts.process, ReadOptional(paths.File("process.json")));
   ASSIGN_OR_RETURN(facts.status, ReadOptional(paths.File("status.json")));
-  facts.alive = facts.process.is_object() && IsAlive(IdentityOf(facts.process));
-  facts.ghost_listens = GhostListens(paths, facts.status);
+  if (facts.process.is_object()) {
+    ASSIGN_OR_RETURN(facts.alive, CheckAlive(IdentityOf(facts.process)));
+  }
+  ASSIGN_OR_RETURN(facts.ghost_listens, GhostListens(paths, facts.status));
   // After the question whether it lives: who was found dead has written all that it will write.
   ASSIGN_OR_RETURN(facts.exit, ReadOptional(paths.File("exit.json")));
   return facts;

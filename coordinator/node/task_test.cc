@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "base/no_descriptors.h"
 #include "base/unix_socket.h"
 #include "coordinator/node/testing.h"
 
@@ -42,6 +43,19 @@ TEST(DeriveCondition, Alive) {
   EXPECT_EQ(ConditionOf(Facts(true, {{"state", "restoring"}}, Json(), true)), TaskCondition::kRestoring);
   EXPECT_EQ(ConditionOf(Facts(true, {{"state", "in-doubt"}}, Json(), true)), TaskCondition::kInDoubt);
   EXPECT_EQ(ConditionOf(Facts(true, {{"state", 7}}, Json(), true)), TaskCondition::kRunning);
+}
+
+TEST(ReadTaskFacts, WhatCannotBeReadIsNoTaskThatIsDead) {
+  TempFolder folder;
+  const TaskPaths paths({folder.File("state"), folder.File("run")}, "t");
+  std::filesystem::create_directories(paths.folder);
+  ASSERT_TRUE(WriteJson(paths.File("task.json"), {{"version", 1}, {"name", "t"}}).ok());
+  Status told;
+  {
+    NoDescriptors none;
+    told = ReadTaskFacts(paths).status();
+  }
+  EXPECT_EQ(told.code(), StatusCode::kResourceExhausted) << told.ToString();
 }
 
 TEST(DeriveCondition, NobodyIsBelievedWhoIsGone) {
