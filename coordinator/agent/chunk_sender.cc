@@ -141,7 +141,25 @@ Status ChunkSender::Send(const std::shared_ptr<Store>& store, std::span<const Ch
   return Flush();
 }
 
+// Cut as what is read from the store is: all that is under way shares the link, and each call has to come to
+// its end in time.
 Status ChunkSender::Pass(std::vector<ChunkRecord> records) {
+  std::vector<ChunkRecord> batch;
+  uint64_t bytes = 0;
+  for (ChunkRecord& record : records) {
+    if (!batch.empty() && bytes + record.bytes.size() > kBatchBytes) {
+      PushRecords(std::exchange(batch, {}));
+      bytes = 0;
+    }
+    bytes += record.bytes.size();
+    batch.push_back(std::move(record));
+  }
+  if (!batch.empty()) PushRecords(std::move(batch));
+  std::lock_guard lock(mutex_);
+  return error_;
+}
+
+void ChunkSender::PushRecords(std::vector<ChunkRecord> records) {
   Push([this, records = std::move(records)]() -> Status {
     std::vector<ChunkRecord> wanted;
     std::vector<Hash128> asked;
@@ -158,8 +176,6 @@ Status ChunkSender::Pass(std::vector<ChunkRecord> records) {
     }
     return PutAll(wanted);
   });
-  std::lock_guard lock(mutex_);
-  return error_;
 }
 
 uint64_t ChunkSender::sent_bytes() const {

@@ -57,6 +57,7 @@ class ChunkSender {
  private:
   using Work = std::function<Status()>;
   void Push(Work work);
+  void PushRecords(std::vector<ChunkRecord> records);
   void Run();
   Status PutAll(std::span<const ChunkRecord> records);
   bool Knows(const Hash128& hash) const;

@@ -22,6 +22,7 @@ class DirectPeer : public PeerLink {
   explicit DirectPeer(Incoming& incoming) : incoming_(incoming) {}
   std::function<Status(const std::string& call)> fail = [](const std::string&) { return Status(); };
   std::atomic<uint64_t> put_bytes{0};
+  std::atomic<uint64_t> longest_put{0};
   std::atomic<int> puts{0}, signs{0};
 
   Result<v1::HelloReply> Hello(const v1::HelloRequest& request) override {
@@ -55,6 +56,9 @@ class DirectPeer : public PeerLink {
   Status Put(const std::string& token, std::string records) override {
     RETURN_IF_ERROR(fail("Put"));
     put_bytes += records.size();
+    for (uint64_t longest = longest_put; records.size() > longest;) {
+      if (longest_put.compare_exchange_weak(longest, records.size())) break;
+    }
     ++puts;
     v1::PutRequest request;
     request.set_token(token);

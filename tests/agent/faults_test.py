@@ -254,7 +254,8 @@ class Faults(unittest.TestCase):
 
 class FaultsOfRanks(Faults):
     sample = RANKED
-    test_what_a_killed_agent_has_sent_is_let_go_of = None  # no pack of it is ever met in writing
+    # All that is sent of it is less than the 4 MiB that a target writes at once: it has no pack open before the hand-over.
+    test_what_a_killed_agent_has_sent_is_let_go_of = None
 
 
 if __name__ == "__main__":
