@@ -180,6 +180,7 @@ int AgentRestoreVerb(const Options& options, Context& context) {
   v1::RestoreRequest request;
   request.set_job(image->task);
   request.set_image(image->id);
+  request.set_take_back(options.take_back);
   *request.mutable_options() = PauseOptionsOf(options);
   for (int gpu : options.gpus) request.add_gpus(static_cast<uint32_t>(gpu));
   Result<v1::Operation> operation = CarryOut(*client, &v1::Agent::Stub::Restore, request, *signals, reporter);

@@ -407,6 +407,11 @@ TEST_F(AgentVerbs, RestoreGoesOnWhereTheOutputWas) {
   v1::RestoreRequest request;
   ASSERT_TRUE(agent_.last.UnpackTo(&request));
   EXPECT_EQ(request.job() + "/" + request.image(), "t/000001");
+  EXPECT_FALSE(request.take_back());
+  options.take_back = true;
+  EXPECT_EQ(Do(AgentRestoreVerb, options).code, 0);
+  ASSERT_TRUE(agent_.last.UnpackTo(&request));
+  EXPECT_TRUE(request.take_back());
 }
 
 TEST_F(AgentVerbs, LogsOfRanksHaveThemBeforeEachLine) {

@@ -84,7 +84,8 @@ program does, unless --detach.
 
 Examples:
   stasis restore train
-  stasis restore train/000002 --gpus 1,0 --detach)";
+  stasis restore train/000002 --gpus 1,0 --detach
+  stasis restore train --take-back)";
 
 // CLI11 does not know that `run` takes a program.
 class HelpFormatter : public CLI::Formatter {
@@ -273,6 +274,8 @@ void CommandLine::AddGhostVerbs() {
       ->add_option("--nodes", options_.nodes,
                    "of a job: other places for its ranks, as a JSON file (docs/cli.md)")
       ->type_name("FILE");
+  restore->add_flag("--take-back", options_.take_back,
+                    "through an agent: also where it was handed over to another node, which is gone for good");
   restore->add_flag("-d,--detach", options_.detach, "do not follow the task");
 
   CLI::App* migrate = AddVerb("migrate", "move a running task to other GPUs, or to another node",

@@ -32,6 +32,7 @@ struct Options {
   int master_port = 0;             // 0: any that is free
   bool again = false;              // go on from an earlier run's image
   bool forget = false;             // remove the task once it has exited with 0
+  bool take_back = false;          // restore: of a node that it was handed over to
   std::vector<int> checkpoint_on;  // signals
 
   // pause, resume, checkpoint, restore, migrate, cancel

@@ -81,7 +81,7 @@ int RunVerbOf(const Verb& verb, const Options& options, Context& context) {
   if (!node.ok()) return context.reporter.Fail(node.status());
   context.node = *node;
   if (context.node.empty()) {
-    bool needs_agent = verb.here == nullptr || !options.to.empty();
+    bool needs_agent = verb.here == nullptr || !options.to.empty() || options.take_back;
     if (!needs_agent) return verb.here(options, context);
     return context.reporter.Fail(Status(StatusCode::kUnavailable, "no agent runs here"),
                                  "start stasisd, or name one with --node");

@@ -60,6 +60,25 @@ Status Agent::SetSchedule(const std::string& job, const v1::Schedule& rules) {
   return schedules_.Set(wanted).status();
 }
 
+Result<std::unique_ptr<PeerLink>> Agent::ConnectTo(const std::string& address) const {
+  ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(address));
+  return ConnectPeer(endpoint, config_.tls);
+}
+
+// Of what another node has taken back.
+Status Agent::EndJob(const std::string& job) {
+  v1::CancelRequest request;
+  request.set_job(job);
+  const Actor actor{"peer", Role::kAgent};
+  ASSIGN_OR_RETURN(v1::Operation cancel,
+                   operations_->Submit({"cancel", job, request.SerializeAsString(), "", actor}));
+  ASSIGN_OR_RETURN(cancel, operations_->Await(cancel.id()));
+  if (cancel.state() == v1::OPERATION_STATE_SUCCEEDED) return Status();
+  JobPicture now = registry_->Find(job);
+  if (now == nullptr || !now->live()) return Status();
+  return Status(StatusCode::kUnavailable, job + " does not end: " + cancel.result_json());
+}
+
 Operations::Kinds Agent::MakeOperationKinds() {
   KindOptions options;
   options.site = site_;
@@ -74,10 +93,8 @@ Operations::Kinds Agent::MakeOperationKinds() {
   migration.registry = registry_.get();
   migration.node = node_->Info().name();
   migration.agent_id = node_->Info().agent_id();
-  migration.connect = [tls = config_.tls](const std::string& node) -> Result<std::unique_ptr<PeerLink>> {
-    ASSIGN_OR_RETURN(Endpoint endpoint, ParseEndpoint(node));
-    return ConnectPeer(endpoint, tls);
-  };
+  migration.connect = [this](const std::string& node) { return ConnectTo(node); };
+  migration.reclaim = [this](const Reclaim& reclaim) { return reclaims_->Add(reclaim); };
   migration.schedule_of = [this](const std::string& job) -> std::optional<v1::Schedule> {
     std::vector<v1::Schedule> schedules = schedules_.List(job);
     if (schedules.empty()) return std::nullopt;
@@ -89,6 +106,8 @@ Operations::Kinds Agent::MakeOperationKinds() {
 }
 
 Status Agent::BeginOperations() {
+  reclaims_ = std::make_unique<Reclaims>(
+      *database_, [this](const std::string& address) { return ConnectTo(address); }, node_->Info().name());
   ASSIGN_OR_RETURN(operations_, Operations::Start(*database_, *registry_, MakeOperationKinds()));
   counted_ = operations_->Subscribe(
       "", [this](const v1::Operation& operation) { metrics_.OperationChanged(operation); });
@@ -98,10 +117,12 @@ Status Agent::BeginOperations() {
   ASSIGN_OR_RETURN(std::unique_ptr<Schedules> schedules,
                    Schedules::Start(*database_, *registry_, *operations_, options));
   schedules_.Fill(std::move(schedules));
-  ASSIGN_OR_RETURN(incoming_, Incoming::Start(site_, *database_, *registry_,
-                                              [this](const std::string& job, const v1::Schedule& rules) {
-                                                return SetSchedule(job, rules);
-                                              }));
+  ASSIGN_OR_RETURN(incoming_, Incoming::Start(
+                                  site_, *database_, *registry_,
+                                  [this](const std::string& job, const v1::Schedule& rules) {
+                                    return SetSchedule(job, rules);
+                                  },
+                                  [this](const std::string& job) { return EndJob(job); }));
   return Status();
 }
 

@@ -19,6 +19,7 @@
 #include "coordinator/agent/operations.h"
 #include "coordinator/agent/peer_service.h"
 #include "coordinator/agent/progress_book.h"
+#include "coordinator/agent/reclaims.h"
 #include "coordinator/agent/registry.h"
 #include "coordinator/agent/schedule_slot.h"
 #include "coordinator/agent/service.h"
@@ -53,6 +54,8 @@ class Agent {
   Status BeginMembership();
   Operations::Kinds MakeOperationKinds();
   Status SetSchedule(const std::string& job, const v1::Schedule& rules);
+  Result<std::unique_ptr<PeerLink>> ConnectTo(const std::string& address) const;
+  Status EndJob(const std::string& job);
 
   const AgentConfig config_;
   const Site site_;
@@ -69,6 +72,7 @@ class Agent {
   std::unique_ptr<Registry> registry_;
   std::optional<NodeFacts> node_;
   ScheduleSlot schedules_;
+  std::unique_ptr<Reclaims> reclaims_;
   std::unique_ptr<Operations> operations_;
   std::unique_ptr<Operations::Subscription> counted_;
   std::unique_ptr<Incoming> incoming_;

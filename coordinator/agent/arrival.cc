@@ -13,6 +13,7 @@
 #include "coordinator/job_result.h"
 #include "coordinator/moved_mark.h"
 #include "coordinator/node/image_names.h"
+#include "coordinator/node/task.h"
 
 namespace stasis {
 namespace {
@@ -241,8 +242,8 @@ void Arrival::Conclude(bool runs, Json result) {
 }
 
 Status Arrival::Write(Taker::Record record) {
-  HandOverRow row;
   std::lock_guard one(write_mutex_);
+  HandOverRow row;
   {
     std::lock_guard lock(mutex_);
     row_.record = record;
@@ -254,7 +255,6 @@ Status Arrival::Write(Taker::Record record) {
   return written;
 }
 
-v1::Outcome Arrival::Ask(Duration wait) {
 void Arrival::WriteAgain() {
   std::lock_guard one(write_mutex_);
   HandOverRow row;
@@ -270,12 +270,56 @@ void Arrival::WriteAgain() {
   written_ = written.ok();
 }
 
+v1::Outcome Arrival::Ask(Duration wait) {
   std::unique_lock lock(mutex_);
   receiving_.Touch();
   const bool was_open = taker_.open();
   (void)taker_.Ask();
   if (was_open && !preparing_) receiving_.Drop();
   changed_.wait_for(lock, wait, [this] { return taker_.answer() != HandOverAnswer::kUndecided; });
+  return OutcomeNow();
+}
+
+// What is here may be another life of the job by now, which nobody has asked for.
+Status Arrival::EndWhatCame(const std::string& node) {
+  bool came = false, live = false;
+  for (const std::string& task : row_.tasks) {
+    TaskPaths paths(parts_.site.folders, task);
+    ASSIGN_OR_RETURN(const std::string token, CameBy(paths.folder));
+    if (token != row_.token) continue;
+    came = true;
+    ASSIGN_OR_RETURN(const TaskFacts facts, ReadTaskFacts(paths));
+    live = live || IsLive(DeriveCondition(facts).condition);
+    const std::string moved_to = MovedTo(paths.folder);
+    if (!moved_to.empty() && moved_to != node)
+      return Status(StatusCode::kFailedPrecondition, task + " has moved on to node " + moved_to);
+    // From now on nothing makes it run here.
+    RETURN_IF_ERROR(MarkMoved(paths.folder, node));
+  }
+  if (!came) return Status();
+  parts_.registry->SetMovedTo(row_.job, node);
+  return live ? parts_.end_job(row_.job) : Status();
+}
+
+Result<v1::Outcome> Arrival::LetGo(const std::string& node) {
+  (void)Ask(Duration::zero());
+  {
+    std::lock_guard lock(mutex_);
+    // Another call may be at it.
+    if (taker_.step() != Taker::Step::kWait) return OutcomeNow();
+    taker_.LetGo();
+    if (taker_.step() != Taker::Step::kEnd) return OutcomeNow();
+  }
+  Status ended = EndWhatCame(node);
+  {
+    std::lock_guard lock(mutex_);
+    taker_.Done(ended.ok());
+    if (!ended.ok()) return ended;
+    row_.result = FailureOf(Status(StatusCode::kCancelled, "node " + node + " has taken it back"), "");
+  }
+  Status written = Write(Taker::Record::kReturned);
+  std::lock_guard lock(mutex_);
+  taker_.Done(written.ok());
   return OutcomeNow();
 }
 

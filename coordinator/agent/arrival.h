@@ -24,6 +24,8 @@ namespace stasis {
 
 // Of a job that has come: by which rules this agent checkpoints it and brings it back from now on.
 using SetSchedule = std::function<Status(const std::string& job, const v1::Schedule& rules)>;
+// Ends a job of this node as somebody who cancels it does; returns when it has ended. OK: it has.
+using EndJob = std::function<Status(const std::string& job)>;
 
 // Thread-safe.
 class Arrival {
@@ -35,6 +37,7 @@ class Arrival {
     CopyShelf* copies = nullptr;
     const Clock* clock = nullptr;
     SetSchedule set_schedule;
+    EndJob end_job;
   };
 
   // Of an offer that was accepted; `gpus` as in Fit.
@@ -53,14 +56,17 @@ class Arrival {
   bool Settled() const;
   // The next agent knows what is known here. Else whoever asks for the token has to find this object.
   bool Written() const;
+  // Tries to write down what could not be before, as on a full disk; nothing where there is nothing such.
+  void WriteAgain();
   // It runs here, or has run here.
   bool Runs() const;
 
-  // Tries to write down what could not be before, as on a full disk; nothing where there is nothing such.
-  void WriteAgain();
   Receiving& receiving() { return receiving_; }
   v1::Outcome HandOver(const v1::HandOverRequest& request);
   v1::Outcome Ask(Duration wait);
+  // The source, a node of that name, has taken it back: ends what has come, unless that was taken for this
+  // node's own meanwhile. An error: it may still live.
+  Result<v1::Outcome> LetGo(const std::string& node);
   // Of a recovered one: finds out what became of it, and writes it down.
   void Probe();
 
@@ -69,6 +75,7 @@ class Arrival {
           std::vector<std::vector<int>> gpus);
   Status Prepare(const v1::HandOverRequest& request);
   void RemoveAgain();
+  Status EndWhatCame(const std::string& node);
   void Take(const v1::HandOverRequest& request);
   void Restore(uint32_t deadline_ms);
   void Conclude(bool runs, Json result);
@@ -85,6 +92,7 @@ class Arrival {
 
   std::vector<std::string> images_;  // by rank, once committed; of who hands over
 
+  std::mutex write_mutex_;  // of records, taken before mutex_: what is newer is written later
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_.
@@ -92,7 +100,6 @@ class Arrival {
   bool preparing_ = false;
   bool written_ = true;  // of the latest record
 };
-  std::mutex write_mutex_;  // of records, taken before mutex_: what is newer is written later
 
 }  // namespace stasis
 

@@ -11,6 +11,7 @@
 
 #include "coordinator/agent/earlier_stay.h"
 #include "coordinator/job_operation.h"
+#include "coordinator/moved_mark.h"
 #include "coordinator/node/ghost_client.h"
 #include "coordinator/node/image_names.h"
 #include "coordinator/node/imported_task.h"
@@ -45,6 +46,7 @@ Status WriteTaskRecords(const Site& site, const ArrivedJob& job, const std::vect
     // Of a stay that has ended: it would be taken for what happens from now on.
     RETURN_IF_ERROR(SetEarlierTaskAside(paths));
     RETURN_IF_ERROR(WriteImportedTask(paths, RecordOfTask(site, paths, manifest.task, config), images[rank]));
+    RETURN_IF_ERROR(MarkCame(paths.folder, job.token));
     RETURN_IF_ERROR(MakeFolders(paths.ctl));
   }
   return Status();
@@ -167,9 +169,9 @@ Result<bool> LookWhetherArrived(const Site& site, const ArrivedJob& job) {
     if (facts) RETURN_IF_ERROR(EndLeftovers(*facts));
   }
   return false;
-}  // namespace
-
 }
+
+}  // namespace
 
 // It writes down how an operation has ended before or after it says that it has.
 void AwaitGhost(const Site& site, const TaskPaths& paths) {

@@ -30,6 +30,7 @@ using testing::IsEmpty;
 constexpr size_t kBytes = 300 << 10;
 
 Status NoSchedule(const std::string&, const v1::Schedule&) { return Status(); }
+Status NoEnd(const std::string&) { return Status(); }
 
 class CopyTest : public testing::Test {
  protected:
@@ -45,7 +46,8 @@ class CopyTest : public testing::Test {
   // As an agent that is started.
   void Begin() {
     incoming_.reset();
-    Result<std::unique_ptr<Incoming>> incoming = Incoming::Start(site_, *database_, registry_, NoSchedule);
+    Result<std::unique_ptr<Incoming>> incoming =
+        Incoming::Start(site_, *database_, registry_, NoSchedule, NoEnd);
     ASSERT_OK(incoming.status());
     incoming_ = *std::move(incoming);
     peer_ = std::make_unique<DirectPeer>(*incoming_);
@@ -468,7 +470,8 @@ TEST_F(CopyTest, WhatIsSilentIsForgottenWithWhatItSent) {
     MonotonicTime Now() const override { return std::chrono::milliseconds(now_ms.load()); }
     std::atomic<int64_t> now_ms{1000};
   } clock;
-  incoming_ = *Incoming::Start(site_, *database_, registry_, NoSchedule, clock, std::chrono::milliseconds(5));
+  incoming_ =
+      *Incoming::Start(site_, *database_, registry_, NoSchedule, NoEnd, clock, std::chrono::milliseconds(5));
   peer_ = std::make_unique<DirectPeer>(*incoming_);
   std::string token = Accept("train", 0);
   ASSERT_OK(SendImages(token, "train", 0, "000001"));

@@ -11,11 +11,15 @@ Giver Giver::Recovered(Record record) {
       return Giver(Step::kAsk);
     case Record::kGone:
       return Giver(Step::kEnd);
+    case Record::kTakenBack:
+      return Giver(Step::kYield);
   }
   return Giver(Step::kAsk);
 }
 
 // A record that cannot be written does not hold back what is decided: the older one leads to the same answer.
+// But for kTakenBack, where it does not, and which may have been written after all: there is no way back from
+// it.
 void Giver::Done(bool ok) {
   switch (step_) {
     case Step::kWriteGiving:
@@ -29,6 +33,12 @@ void Giver::Done(bool ok) {
       return;
     case Step::kEnd:
       if (ok) step_ = Step::kGone;
+      return;
+    case Step::kWriteTakenBack:
+      if (ok) step_ = Step::kYield;
+      return;
+    case Step::kYield:
+      if (ok) step_ = Step::kTakenBack;
       return;
     case Step::kKeep:
       step_ = Step::kKept;
@@ -47,6 +57,10 @@ void Giver::Answered(HandOverAnswer answer) {
   } else {
     step_ = Step::kAsk;
   }
+}
+
+void Giver::Overrule() {
+  if (step_ == Step::kAsk) step_ = Step::kWriteTakenBack;
 }
 
 Taker Taker::Recovered(Record record) {
@@ -92,9 +106,16 @@ void Taker::Done(bool ok) {
       answer_ = step_ == Step::kWriteRuns ? HandOverAnswer::kRuns : HandOverAnswer::kNotTaken;
       step_ = Step::kWait;
       return;
+    case Step::kEnd:
+      step_ = ok ? Step::kWriteReturned : Step::kWait;
+      return;
     case Step::kWait:
       return;
   }
+}
+
+void Taker::LetGo() {
+  if (step_ == Step::kWait && answer_ == HandOverAnswer::kRuns) step_ = Step::kEnd;
 }
 
 HandOverAnswer Taker::Ask() {
@@ -115,6 +136,8 @@ const char* RecordName(Giver::Record record) {
       return "gone";
     case Giver::Record::kKept:
       return "kept";
+    case Giver::Record::kTakenBack:
+      return "taken-back";
   }
   return "";
 }
@@ -134,7 +157,8 @@ const char* RecordName(Taker::Record record) {
 }
 
 Giver::Record GiverRecordOf(std::string_view name) {
-  for (Giver::Record record : {Giver::Record::kGiving, Giver::Record::kGone, Giver::Record::kKept}) {
+  for (Giver::Record record :
+       {Giver::Record::kGiving, Giver::Record::kGone, Giver::Record::kKept, Giver::Record::kTakenBack}) {
     if (name == RecordName(record)) return record;
   }
   return Giver::Record::kNone;

@@ -22,7 +22,7 @@ enum class HandOverAnswer {
 class Giver {
  public:
   // As it is on stable storage.
-  enum class Record { kNone, kGiving, kGone, kKept };
+  enum class Record { kNone, kGiving, kGone, kKept, kTakenBack };
   enum class Step {
     kWriteGiving,
     kHandOver,  // tell the target to take it, and answer
@@ -31,8 +31,13 @@ class Giver {
     kEnd,  // what is paused here ends without running again
     kWriteKept,
     kKeep,  // it runs on here
-    kGone,  // at the end
-    kKept,  // at the end
+    kWriteTakenBack,
+    // That the target lets go of it is owed from now on, for as long as it takes; what is paused here is left
+    // to the order that has taken it back.
+    kYield,
+    kGone,       // at the end
+    kKept,       // at the end
+    kTakenBack,  // at the end
   };
 
   Giver() = default;
@@ -40,12 +45,15 @@ class Giver {
   static Giver Recovered(Record record);
 
   Step step() const { return step_; }
-  // A step that writes was carried out, or has failed; kKeep was carried out; kEnd was, or is to be tried
-  // again.
+  // A step that writes was carried out, or has failed; kKeep was carried out; kEnd and kYield were, or are to
+  // be tried again.
   void Done(bool ok);
   // Of kHandOver and kAsk.
   void Answered(HandOverAnswer answer);
-  bool ended() const { return step_ == Step::kGone || step_ == Step::kKept; }
+  // Of kAsk: somebody who may decide it has taken the job back, or wants it to end, whatever the target has
+  // of it.
+  void Overrule();
+  bool ended() const { return step_ == Step::kGone || step_ == Step::kKept || step_ == Step::kTakenBack; }
 
  private:
   explicit Giver(Step step) : step_(step) {}
@@ -62,6 +70,7 @@ class Taker {
     kWriteMine,
     kRestore,
     kProbe,  // after a kill: whether it runs here, or has; once nothing restores it any more
+    kEnd,    // what has come ends
     kWriteRuns,
     kWriteReturned,
   };
@@ -80,6 +89,9 @@ class Taker {
   HandOverAnswer Ask();
   // The same without that; kNone: it was not taken.
   HandOverAnswer answer() const { return answer_; }
+  // The source has taken it back. Where it runs, or has run, that leads to kEnd; what is undecided is asked
+  // for again.
+  void LetGo();
   bool open() const { return offered_; }
 
  private:

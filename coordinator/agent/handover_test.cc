@@ -30,16 +30,19 @@ struct World {
 
   bool hand_over = false;  // on its way
   bool ask = false;
+  bool let_go = false;
   std::set<HandOverAnswer> answers;
-  int kills = 0, losses = 0, failed_writes = 0;  // that may yet happen
+  bool owed = false;     // by the source, on stable storage: the target is told to let go of it
+  bool ordered = false;  // what was paused at the source was left to an order
+  int kills = 0, losses = 0, failed_writes = 0, orders = 0;  // that may yet happen
 
   std::string Key() const {
     std::string key;
-    for (int value :
-         {static_cast<int>(giver.step()), giver_alive ? 1 : 0, static_cast<int>(giver_record),
-          static_cast<int>(here), static_cast<int>(taker.step()), static_cast<int>(taker.answer()),
-          taker.open() ? 1 : 0, taker_alive ? 1 : 0, static_cast<int>(taker_record), static_cast<int>(there),
-          hand_over ? 1 : 0, ask ? 1 : 0, kills, losses, failed_writes}) {
+    for (int value : {static_cast<int>(giver.step()), giver_alive ? 1 : 0, static_cast<int>(giver_record),
+                      static_cast<int>(here), static_cast<int>(taker.step()),
+                      static_cast<int>(taker.answer()), taker.open() ? 1 : 0, taker_alive ? 1 : 0,
+                      static_cast<int>(taker_record), static_cast<int>(there), hand_over ? 1 : 0, ask ? 1 : 0,
+                      let_go ? 1 : 0, owed ? 1 : 0, ordered ? 1 : 0, kills, losses, failed_writes, orders}) {
       key += static_cast<char>('a' + value);
     }
     for (HandOverAnswer answer : answers) key += static_cast<char>('0' + static_cast<int>(answer));
@@ -86,6 +89,7 @@ void GiverSteps(const World& w, Worlds* next) {
       });
     }
   };
+  if (w.owed && !w.let_go) Add(w, next, [](World& v) { v.let_go = true; });
   auto hear = [&] {
     for (HandOverAnswer answer : w.answers) {
       Add(w, next, [&](World& v) {
@@ -109,7 +113,26 @@ void GiverSteps(const World& w, Worlds* next) {
       return hear();
     case Giver::Step::kAsk:
       if (!w.ask) Add(w, next, [](World& v) { v.ask = true; });
+      if (w.orders > 0) {
+        Add(w, next, [](World& v) {
+          --v.orders;
+          v.giver.Overrule();
+        });
+      }
       return hear();
+    case Giver::Step::kWriteTakenBack:
+      return write(Giver::Record::kTakenBack);
+    case Giver::Step::kYield:
+      Add(w, next, [](World& v) {  // killed, or failed, between the two
+        v.owed = true;
+        v.giver.Done(false);
+      });
+      return Add(w, next, [](World& v) {
+        v.owed = true;
+        v.ordered = true;
+        v.here = Here::kRunning;  // what a restore makes of it; one that is cancelled matters less
+        v.giver.Done(true);
+      });
     case Giver::Step::kEnd:
       Add(w, next, [](World& v) { v.giver.Done(false); });
       return Add(w, next, [](World& v) {
@@ -123,6 +146,7 @@ void GiverSteps(const World& w, Worlds* next) {
       });
     case Giver::Step::kGone:
     case Giver::Step::kKept:
+    case Giver::Step::kTakenBack:
       return;
   }
 }
@@ -139,11 +163,19 @@ void TakerMessages(const World& w, Worlds* next) {
       });
     }
   }
-  if (!w.ask) return;
+  if (w.ask) {
+    Add(w, next, [](World& v) {
+      v.ask = false;
+      HandOverAnswer answer = v.taker.Ask();
+      if (MayAnswer(v, answer)) v.answers.insert(answer);
+    });
+  }
+  if (!w.let_go) return;
   Add(w, next, [](World& v) {
-    v.ask = false;
-    HandOverAnswer answer = v.taker.Ask();
-    if (MayAnswer(v, answer)) v.answers.insert(answer);
+    v.let_go = false;
+    const bool let_go = v.taker.Ask() == HandOverAnswer::kNotTaken;
+    v.taker.LetGo();
+    if (let_go && v.giver_alive) v.owed = false;
   });
 }
 
@@ -189,6 +221,12 @@ void TakerSteps(const World& w, Worlds* next) {
       }
       if (w.there == There::kRunning) Add(w, next, [](World& v) { v.taker.Done(true); });
       return;
+    case Taker::Step::kEnd:
+      Add(w, next, [](World& v) { v.taker.Done(false); });
+      return Add(w, next, [](World& v) {
+        v.there = There::kNone;
+        v.taker.Done(true);
+      });
     case Taker::Step::kProbe:
       if (w.there == There::kNone) Add(w, next, [](World& v) { v.taker.Done(false); });
       if (w.there == There::kRunning) Add(w, next, [](World& v) { v.taker.Done(true); });
@@ -232,6 +270,12 @@ void Faults(const World& w, Worlds* next) {
       v.ask = false;
     });
   }
+  if (w.let_go) {
+    Add(w, next, [](World& v) {
+      --v.losses;
+      v.let_go = false;
+    });
+  }
   for (HandOverAnswer answer : w.answers) {
     Add(w, next, [&](World& v) {
       --v.losses;
@@ -256,15 +300,16 @@ struct Explored {
 };
 
 bool IsEnd(const World& w) {
-  return w.giver_alive && w.giver.ended() && w.taker_alive && w.taker.step() == Taker::Step::kWait;
+  return w.giver_alive && w.giver.ended() && !w.owed && w.taker_alive && w.taker.step() == Taker::Step::kWait;
 }
 
-Explored Explore(int kills, int losses, int failed_writes) {
+Explored Explore(int kills, int losses, int failed_writes, int orders = 0) {
   Explored all;
   World first;
   first.kills = kills;
   first.losses = losses;
   first.failed_writes = failed_writes;
+  first.orders = orders;
   std::deque<World> open = {first};
   all.worlds.emplace(first.Key(), first);
   while (!open.empty()) {
@@ -315,6 +360,48 @@ TEST(HandOver, ExactlyOneRunsWhateverHappens) {
   CheckNoneStuck(all);
 }
 
+// Whoever takes it back decides that it runs here, whatever runs there; but what runs there is told, however
+// long that takes, and nothing of it is left then.
+TEST(HandOver, WhatWasTakenBackIsLetGoOf) {
+  Explored all = Explore(/*kills=*/2, /*losses=*/1, /*failed_writes=*/1, /*orders=*/1);
+  EXPECT_GT(all.worlds.size(), 10000u);
+  size_t taken_back = 0, ran_there = 0;
+  for (const auto& [key, world] : all.worlds) {
+    // What had gone, and whose target is not heard any more, the order brings back from its image.
+    ASSERT_TRUE(!world.Lost() || world.giver_record == Giver::Record::kTakenBack) << key;
+    if (world.Twice()) {
+      ASSERT_TRUE(world.ordered && world.owed) << key;
+      ++ran_there;
+    }
+    if (!IsEnd(world)) continue;
+    ASSERT_TRUE(world.Runs()) << key;
+    if (!world.ordered) continue;
+    ASSERT_EQ(world.here, Here::kRunning) << key;
+    ASSERT_EQ(world.there, There::kNone) << key;
+    ++taken_back;
+  }
+  EXPECT_GT(taken_back, 0u);
+  EXPECT_GT(ran_there, 0u);
+  CheckNoneStuck(all);
+}
+
+// Only what has been asked for in vain can be, and there is no way back from it.
+TEST(HandOver, WhatWasTakenBackStaysSo) {
+  Giver giver;
+  giver.Overrule();
+  giver.Done(true);
+  giver.Overrule();
+  EXPECT_EQ(giver.step(), Giver::Step::kHandOver);
+  giver.Answered(HandOverAnswer::kNone);
+  giver.Overrule();
+  EXPECT_EQ(giver.step(), Giver::Step::kWriteTakenBack);
+  giver.Answered(HandOverAnswer::kRuns);
+  giver.Done(false);  // it may have been written all the same
+  EXPECT_EQ(giver.step(), Giver::Step::kWriteTakenBack);
+  giver.Done(true);
+  EXPECT_EQ(giver.step(), Giver::Recovered(Giver::Record::kTakenBack).step());
+}
+
 TEST(HandOver, WithoutFaultsTheJobMoves) {
   Explored all = Explore(0, 0, 0);
   for (const auto& [key, world] : all.worlds) {
@@ -332,8 +419,8 @@ TEST(HandOver, ALateHandOverOfAVoidTokenIsRefused) {
 }
 
 TEST(HandOver, RecordsHaveNames) {
-  for (Giver::Record record :
-       {Giver::Record::kNone, Giver::Record::kGiving, Giver::Record::kGone, Giver::Record::kKept})
+  for (Giver::Record record : {Giver::Record::kNone, Giver::Record::kGiving, Giver::Record::kGone,
+                               Giver::Record::kKept, Giver::Record::kTakenBack})
     EXPECT_EQ(GiverRecordOf(RecordName(record)), record);
   for (Taker::Record record :
        {Taker::Record::kNone, Taker::Record::kMine, Taker::Record::kRuns, Taker::Record::kReturned})

@@ -106,10 +106,10 @@ void TellMoved(const Folders& folders, Registry& registry) {
 }  // namespace
 
 Incoming::Incoming(const Site& site, Database& database, Registry& registry, SetSchedule set_schedule,
-                   std::unique_ptr<CopyShelf> copies, const Clock& clock, Duration sweep)
+                   EndJob end_job, std::unique_ptr<CopyShelf> copies, const Clock& clock, Duration sweep)
     : shelf_(std::move(copies)),
       table_(database),
-      parts_{site, &table_, &registry, shelf_.get(), &clock, std::move(set_schedule)},
+      parts_{site, &table_, &registry, shelf_.get(), &clock, std::move(set_schedule), std::move(end_job)},
       sweep_(sweep) {}
 
 Incoming::~Incoming() {
@@ -139,11 +139,11 @@ void Incoming::AwaitProbes() {
 }
 
 Result<std::unique_ptr<Incoming>> Incoming::Start(const Site& site, Database& database, Registry& registry,
-                                                  SetSchedule set_schedule, const Clock& clock,
-                                                  Duration sweep) {
+                                                  SetSchedule set_schedule, EndJob end_job,
+                                                  const Clock& clock, Duration sweep) {
   ASSIGN_OR_RETURN(std::unique_ptr<CopyShelf> copies, CopyShelf::Start(site, database, registry));
-  std::unique_ptr<Incoming> incoming(
-      new Incoming(site, database, registry, std::move(set_schedule), std::move(copies), clock, sweep));
+  std::unique_ptr<Incoming> incoming(new Incoming(site, database, registry, std::move(set_schedule),
+                                                  std::move(end_job), std::move(copies), clock, sweep));
   TellMoved(site.folders, registry);
   ASSIGN_OR_RETURN(std::vector<HandOverRow> rows, incoming->table_.Undecided());
   std::vector<std::shared_ptr<Arrival>> undecided;
@@ -342,6 +342,11 @@ Result<v1::KeepReply> Incoming::Keep(const v1::KeepRequest& request) {
   Copy copy = FindCopy(request.token());
   if (copy == nullptr) return Status(StatusCode::kNotFound, "no copy is on its way by that token");
   return copy->Keep(request);
+}
+
+Result<v1::Outcome> Incoming::LetGo(const v1::LetGoRequest& request) {
+  ASSIGN_OR_RETURN(std::shared_ptr<Arrival> arrival, FindForOutcome(request.token()));
+  return arrival->LetGo(request.from_node());
 }
 
 Status Incoming::Settle(const v1::SettleRequest& request) {

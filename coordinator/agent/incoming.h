@@ -28,10 +28,11 @@ class Incoming {
  public:
   // What the agent before this one had taken, and whose outcome is not written down, is found out by a
   // thread; it is undecided meanwhile. All outlive the object. `clock`: for how long nothing was heard of a
-  // token. `sweep`: how often silent ones are looked for, while any are on their way. `set_schedule` is
-  // called from several threads.
+  // token. `sweep`: how often silent ones are looked for, while any are on their way. `set_schedule`
+  // and `end_job` are called from several threads.
   static Result<std::unique_ptr<Incoming>> Start(const Site& site, Database& database, Registry& registry,
-                                                 SetSchedule set_schedule, const Clock& clock = Clock::Real(),
+                                                 SetSchedule set_schedule, EndJob end_job,
+                                                 const Clock& clock = Clock::Real(),
                                                  Duration sweep = std::chrono::seconds(10));
   ~Incoming();
 
@@ -43,6 +44,7 @@ class Incoming {
   Result<v1::Outcome> HandOver(const v1::HandOverRequest& request);
   Result<v1::Outcome> AskOutcome(const v1::AskOutcomeRequest& request);
   Result<v1::KeepReply> Keep(const v1::KeepRequest& request);
+  Result<v1::Outcome> LetGo(const v1::LetGoRequest& request);
   Status Settle(const v1::SettleRequest& request);
   // Whose token it is; "": nobody's that is on its way.
   std::string JobOf(const std::string& token);
@@ -61,7 +63,7 @@ class Incoming {
  private:
   using Copy = std::shared_ptr<ArrivingCopy>;
 
-  Incoming(const Site& site, Database& database, Registry& registry, SetSchedule set_schedule,
+  Incoming(const Site& site, Database& database, Registry& registry, SetSchedule set_schedule, EndJob end_job,
            std::unique_ptr<CopyShelf> copies, const Clock& clock, Duration sweep);
   void Sweep();
   Result<std::shared_ptr<Arrival>> Find(const std::string& token);

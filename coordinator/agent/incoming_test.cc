@@ -8,6 +8,9 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/files.h"
+#include "base/no_descriptors.h"
+#include "base/process.h"
 #include "base/testing.h"
 #include "coordinator/agent/chunk_sender.h"
 #include "coordinator/agent/migration_testing.h"
@@ -47,7 +50,7 @@ class IncomingTest : public testing::Test {
   void Begin() {
     incoming_.reset();
     Result<std::unique_ptr<Incoming>> incoming =
-        Incoming::Start(site_, *database_, registry_, set_schedule_, clock_);
+        Incoming::Start(site_, *database_, registry_, set_schedule_, end_job_, clock_);
     ASSERT_OK(incoming.status());
     incoming_ = *std::move(incoming);
     peer_ = std::make_unique<DirectPeer>(*incoming_);
@@ -153,6 +156,12 @@ class IncomingTest : public testing::Test {
     schedules_[job] = rules;
     return schedule_answer_;
   };
+  std::vector<std::string> ends_;  // jobs that were to end
+  Status end_answer_;
+  const EndJob end_job_ = [this](const std::string& job) {
+    ends_.push_back(job);
+    return end_answer_;
+  };
   std::unique_ptr<Database> database_;
   std::unique_ptr<Incoming> incoming_;
   std::unique_ptr<DirectPeer> peer_;
@@ -243,6 +252,8 @@ TEST_F(IncomingTest, ChunksTravelWhileTheyAreWritten) {
   tail->reset();
   ASSERT_OK(sender.Flush());
   EXPECT_EQ(sender.sent_chunks(), hashes.size());
+  // Eight of them share a link that may be slow; larger ones have come to their end too late, all of them.
+  EXPECT_LE(peer_->longest_put, 1u << 20);
   Result<std::vector<bool>> missing = peer_->Missing(token, hashes);
   ASSERT_OK(missing.status());
   for (bool each : *missing) EXPECT_FALSE(each);
@@ -252,8 +263,6 @@ TEST_F(IncomingTest, WhatOthersWriteIsNotSent) {
   std::string token = Accept("train");
   std::shared_ptr<Store> store = OpenStore(folder_ / "source");
   ChunkSender sender(*peer_, token);
-  // Eight of them share a link that may be slow; larger ones have come to their end too late, all of them.
-  EXPECT_LE(peer_->longest_put, 1u << 20);
   auto tail = PackTail::Start(
       store->root(), {1}, [&](std::vector<ChunkRecord> records) { return sender.Pass(std::move(records)); });
   ASSERT_OK(tail.status());
@@ -349,6 +358,127 @@ TEST_F(IncomingTest, WhatCouldNotBeWrittenDownIsNotForgotten) {
   EXPECT_EQ(HandOverTable(*database_).Find(token).status().code(), StatusCode::kNotFound);
 }
 
+// It was once known to this agent alone until its source settled it, and lost with the agent.
+TEST_F(IncomingTest, WhatCouldNotBeWrittenDownIsOnceItCanBe) {
+  incoming_.reset();
+  incoming_ = *Incoming::Start(site_, *database_, registry_, set_schedule_, end_job_, clock_,
+                               std::chrono::milliseconds(1));
+  peer_ = std::make_unique<DirectPeer>(*incoming_);
+  MakeImage("train", 1, 2 << 20);
+  MakeImage("other", 2, 2 << 20);
+  // That it was this node's; that it is not any more.
+  for (const char* record : {"mine", "returned"}) {
+    const std::string task = record == std::string("mine") ? "train" : "other";
+    ASSERT_OK(database_->Execute(std::string("CREATE TRIGGER no_room BEFORE INSERT ON handovers WHEN "
+                                             "NEW.record IN ('") +
+                                 record +
+                                 "', 'returned') BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"));
+    const std::string token = Accept(task);
+    ASSERT_OK(ChunkSender(*peer_, token).Send(source_, Chunks(task), nullptr));
+    ASSERT_OK(SendManifest(token, task));
+    EXPECT_EQ(HandOver(token).kind(), v1::OUTCOME_KIND_NOT_TAKEN);  // there is no ghost
+    EXPECT_NE(HandOverTable(*database_).Find(token).ok() ? HandOverTable(*database_).Find(token)->record
+                                                         : Taker::Record::kNone,
+              Taker::Record::kReturned);
+    ASSERT_OK(database_->Execute("DROP TRIGGER no_room"));
+    while (!HandOverTable(*database_).Find(token).ok() ||
+           HandOverTable(*database_).Find(token)->record != Taker::Record::kReturned)
+      std::this_thread::yield();
+    // So it need not be kept in memory.
+    clock_.now_ms += 31 * 1000;
+    while (!incoming_->JobOf(token).empty()) std::this_thread::yield();
+    EXPECT_EQ(Ask(token), v1::OUTCOME_KIND_NOT_TAKEN);
+    ASSERT_OK(peer_->Settle(token));
+  }
+}
+
+// A job that has come by "token-train" and lives here, as this process does.
+class ArrivedTest : public IncomingTest {
+ protected:
+  void SetUp() override {
+    IncomingTest::SetUp();
+    ASSERT_OK(MakeFolders(folder()));
+    ASSERT_OK(WriteJson(paths_.File("task.json"), TaskJson("train")));
+    ASSERT_OK(
+        WriteJson(paths_.File("status.json"), {{"state", "absent"}, {"last_operation", "token-train"}}));
+    Result<ProcessIdentity> self = IdentifyProcess(getpid());
+    ASSERT_OK(self.status());
+    ASSERT_OK(WriteJson(
+        paths_.File("process.json"),
+        {{"init_pid", self->pid}, {"init_start_time", self->start_time}, {"boot_id", self->boot_id}}));
+    ASSERT_OK(MarkCame(folder(), "token-train"));
+    WriteRuns();
+    registry_.Put("train", v1::CONDITION_RUNNING);
+  }
+  void WriteRuns() {
+    HandOverRow row;
+    row.token = "token-train";
+    row.job = "train";
+    row.tasks = {"train"};
+    row.record = Taker::Record::kRuns;
+    ASSERT_OK(HandOverTable(*database_).Write(row));
+  }
+  std::string folder() const { return paths_.folder; }
+  Result<v1::Outcome> LetGo(const std::string& token = "token-train") {
+    v1::LetGoRequest request;
+    request.set_token(token);
+    request.set_from_node("there");
+    return peer_->LetGo(request);
+  }
+
+  const TaskPaths paths_{{folder_ / "state", folder_ / "run"}, "train"};
+};
+
+TEST_F(ArrivedTest, WhatItsSourceHasTakenBackEnds) {
+  EXPECT_EQ(Ask("token-train"), v1::OUTCOME_KIND_RUNS);
+  end_answer_ = Status(StatusCode::kUnavailable, "not yet");
+  EXPECT_EQ(LetGo().status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(Ask("token-train"), v1::OUTCOME_KIND_RUNS);
+  end_answer_ = Status();
+  Begin();  // also by the next agent
+  EXPECT_EQ(LetGo()->kind(), v1::OUTCOME_KIND_NOT_TAKEN);
+  EXPECT_EQ(ends_, (std::vector<std::string>{"train", "train"}));
+  EXPECT_EQ(Ask("token-train"), v1::OUTCOME_KIND_NOT_TAKEN);
+  // Nor does anything bring it back here.
+  EXPECT_EQ(MovedTo(folder()), "there");
+  EXPECT_EQ(registry_.Find("train")->moved_to(), "there");
+  EXPECT_EQ(LetGo()->kind(), v1::OUTCOME_KIND_NOT_TAKEN);
+  EXPECT_EQ(ends_.size(), 2u);
+}
+
+// As by a scheduler that has brought it back here, or when it was begun anew.
+TEST_F(ArrivedTest, AnotherLifeOfTheJobIsLeftAlone) {
+  for (const char* token : {"", "token-of-another"}) {
+    ASSERT_OK(*token != '\0' ? MarkCame(folder(), token) : UnmarkCame(folder()));
+    WriteRuns();
+    EXPECT_EQ(LetGo()->kind(), v1::OUTCOME_KIND_NOT_TAKEN);
+    EXPECT_EQ(MovedTo(folder()), "");
+  }
+  EXPECT_TRUE(ends_.empty());
+}
+
+TEST_F(ArrivedTest, WhatHasMovedOnIsTold) {
+  ASSERT_OK(MarkMoved(folder(), "elsewhere"));
+  const Status told = LetGo().status();
+  EXPECT_EQ(told.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(told.ToString(), HasSubstr("elsewhere"));
+}
+
+TEST_F(ArrivedTest, WhatCannotBeToldWhoseItIsIsNotSaidToHaveEnded) {
+  ASSERT_OK(WriteFileAtomically(folder() + "/came.json", "{"));
+  EXPECT_EQ(LetGo().status().code(), StatusCode::kCorrupt);
+}
+
+TEST_F(IncomingTest, AnOfferIsVoidOnceItsSourceHasTakenItBack) {
+  const std::string token = Accept("train");
+  v1::LetGoRequest request;
+  request.set_token(token);
+  EXPECT_EQ(peer_->LetGo(request)->kind(), v1::OUTCOME_KIND_NOT_TAKEN);
+  EXPECT_EQ(HandOver(token).kind(), v1::OUTCOME_KIND_NOT_TAKEN);
+  request.set_token("nobody knows");
+  EXPECT_EQ(peer_->LetGo(request)->kind(), v1::OUTCOME_KIND_NOT_TAKEN);
+}
+
 // What an agent that was killed in the middle has left, by what the task's files say.
 TEST_F(IncomingTest, AfterAKillTheFilesDecide) {
   TaskPaths never(site_.folders, "never"), ended(site_.folders, "ended"), half(site_.folders, "half");
@@ -420,8 +550,8 @@ TEST_F(IncomingTest, WhatIsSilentIsForgotten) {
 
 // Nobody else has to come for that.
 TEST_F(IncomingTest, WhatASourceThatIsGoneHasSentIsLetGoOf) {
-  incoming_ =
-      *Incoming::Start(site_, *database_, registry_, set_schedule_, clock_, std::chrono::milliseconds(1));
+  incoming_ = *Incoming::Start(site_, *database_, registry_, set_schedule_, end_job_, clock_,
+                               std::chrono::milliseconds(1));
   peer_ = std::make_unique<DirectPeer>(*incoming_);
   MakeImage("train", 1, 2 << 20);
   std::string token = Accept("train");
@@ -440,8 +570,8 @@ TEST_F(IncomingTest, WhatASourceThatIsGoneHasSentIsLetGoOf) {
 
 // One sign that is lost on the way is followed by another one, as is one that the target could not take.
 TEST_F(IncomingTest, ASourceIsHeardWhileItLives) {
-  incoming_ =
-      *Incoming::Start(site_, *database_, registry_, set_schedule_, clock_, std::chrono::milliseconds(1));
+  incoming_ = *Incoming::Start(site_, *database_, registry_, set_schedule_, end_job_, clock_,
+                               std::chrono::milliseconds(1));
   peer_ = std::make_unique<DirectPeer>(*incoming_);
   std::string token = Accept("train");
   peer_->fail = [&](const std::string&) {
@@ -562,6 +692,13 @@ TEST(MovedMark, KeepsATaskFromRunning) {
   EXPECT_EQ(MovedTo(folder.path()), "node-7");
   EXPECT_EQ(RefuseMoved("train", folder.path(), &remedy).code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(remedy, HasSubstr("moved.json"));
+  EXPECT_THAT(remedy, HasSubstr("stasis restore --take-back"));
+  std::string unread;
+  {
+    NoDescriptors none;
+    unread = MovedTo(folder.path());
+  }
+  EXPECT_NE(unread, "") << "one that cannot be read is there all the same";
   ASSERT_OK(UnmarkMoved(folder.path()));
   ASSERT_OK(UnmarkMoved(folder.path()));
   EXPECT_EQ(MovedTo(folder.path()), "");

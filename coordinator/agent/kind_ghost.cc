@@ -101,7 +101,12 @@ Result<Json> GhostKind::MarksToTake(const std::string& job) const {
 
 Status GhostKind::TakeBack(const std::string& job) const {
   ASSIGN_OR_RETURN(const std::vector<std::string> tasks, TasksOf(job));
-  for (const std::string& task : tasks) RETURN_IF_ERROR(UnmarkMoved(TaskPaths(site_.folders, task).folder));
+  for (const std::string& task : tasks) {
+    const std::string folder = TaskPaths(site_.folders, task).folder;
+    // Nor is it any more what had come from a node that may ask for it.
+    RETURN_IF_ERROR(UnmarkCame(folder));
+    RETURN_IF_ERROR(UnmarkMoved(folder));
+  }
   if (set_moved_to_) set_moved_to_(job, "");
   return Status();
 }
@@ -122,6 +127,13 @@ Json GhostKind::OrGivenBack(const std::string& job, const Json& before, Json res
   }
   if (!there.empty() && set_moved_to_) set_moved_to_(job, there);
   return result;
+}
+
+// Who cancels a job, or takes it back, says that no other node is to have it.
+bool GhostKind::decides(const std::string& request) const {
+  if (verb_ == Verb::kCancel) return true;
+  Result<GhostAsk> ask = read_(request);
+  return ask.ok() && ask->take_back;
 }
 
 Json GhostKind::Carry(OperationContext& context) {

@@ -33,6 +33,7 @@ class GhostKind final : public OperationKind {
   Json Carry(OperationContext& context) override;
   Json Recover(OperationContext& context) override;
   bool preempts() const override { return verb_ == JobRequest::Verb::kCancel; }
+  bool decides(const std::string& request) const override;
 
  private:
   Result<std::vector<std::string>> TasksOf(const std::string& job) const;

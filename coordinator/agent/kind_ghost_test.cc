@@ -196,6 +196,24 @@ TEST_F(TakeBackTest, OnlyWhereThatIsMeant) {
   ExpectMarks("");
 }
 
+TEST_F(TakeBackTest, WhoDecidesWhatBecomesOfAJob) {
+  EXPECT_TRUE(kinds_.at("restore")->decides(request_.SerializeAsString()));
+  request_.set_take_back(false);
+  EXPECT_FALSE(kinds_.at("restore")->decides(request_.SerializeAsString()));
+  EXPECT_FALSE(kinds_.at("restore")->decides("\xff\xff"));
+  EXPECT_TRUE(kinds_.at("cancel")->decides(v1::CancelRequest().SerializeAsString()));
+  for (const char* verb : {"pause", "resume", "checkpoint", "migrate", "remove", "run"})
+    EXPECT_FALSE(kinds_.at(verb)->decides("")) << verb;
+}
+
+// Who has taken it back has it: a node that it had come from does not get it ended any more.
+TEST_F(TakeBackTest, WhatHadComeIsThisNodesOwn) {
+  ASSERT_TRUE(MarkCame(FolderOf(0), "token").ok());
+  FakeContext context("job", request_.SerializeAsString());
+  EXPECT_EQ(kinds_.at("restore")->Carry(context)["ok"], true);
+  EXPECT_EQ(*CameBy(FolderOf(0)), "");
+}
+
 // What could not be brought back may still run where it is: nothing else may bring it back here.
 TEST_F(TakeBackTest, WhatCannotBeBroughtBackIsHandedOverAsBefore) {
   for (auto& rank : ranks_) rank->SetFault({FakeFault::kFail, "join", StatusCode::kDriver, 100});

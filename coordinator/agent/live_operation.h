@@ -38,6 +38,8 @@ class LiveOperation final : public OperationContext {
   struct Hooks {
     std::function<void(bool urgent)> changed;
     std::function<void(const std::string& job)> job_set;  // what it runs on, beside the job() before
+    std::function<std::string()> overruled_by;
+    std::function<void(const Status& why, const std::string& remedy)> refuse_others;
   };
   // `recovers`: it was running when the agent was killed.
   LiveOperation(OperationRow row, bool recovers, OperationTable& table, Hooks hooks);
@@ -60,6 +62,10 @@ class LiveOperation final : public OperationContext {
   const std::string& request() const override { return row_.request; }
   Interrupt& interrupt() override { return interrupt_; }
   void SetJob(const std::string& name) override;
+  std::string overruled_by() const override { return hooks_.overruled_by(); }
+  void RefuseOthers(const Status& why, const std::string& remedy) override {
+    hooks_.refuse_others(why, remedy);
+  }
   void Progress(const std::string& phase, uint64_t done, uint64_t total) override;
   void Note(const std::string& sentence) override;
   uint32_t BeginSpan(std::string_view name, uint32_t parent, std::string_view rank) override;

@@ -9,6 +9,7 @@
 
 #include "coordinator/agent/operations.h"
 #include "coordinator/agent/peer_link.h"
+#include "coordinator/agent/reclaim_table.h"
 #include "coordinator/agent/registry.h"
 #include "coordinator/node/site.h"
 #include "stasis/v1/agent.pb.h"
@@ -25,6 +26,8 @@ struct MigrationOptions {
   // The rules by which this agent checkpoints the job and brings it back; nullopt: none. May be empty: none
   // for any job.
   std::function<std::optional<v1::Schedule>(const std::string& job)> schedule_of;
+  // Sees to it that the node lets go of what was handed over: on stable storage when it returns OK.
+  std::function<Status(const Reclaim&)> reclaim;
 };
 
 // Of MigrateRequests that name a node; KindOptions::node_migration.

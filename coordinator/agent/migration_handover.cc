@@ -15,6 +15,8 @@ constexpr auto kHandOverWait = std::chrono::seconds(15);
 constexpr auto kAskWait = std::chrono::seconds(5);
 constexpr int kFirstPauseMs = 100;
 constexpr int kLongestPauseMs = 2000;
+// Asked so often in vain, over some ten seconds: the agent there is not just being started again.
+constexpr int kInVain = 8;
 constexpr double kMs = 1000;
 
 double MsSince(MonotonicTime start) {
@@ -32,7 +34,17 @@ Json MigrationRun::HandOverAndEnd(Giver giver) {
       return Failed(Status(StatusCode::kCancelled, "the target has not said what became of it"), "in-doubt");
     if (giver.step() == Giver::Step::kEnd && not_ended_ && LeaveItToTheNext())
       return Failed(Status(StatusCode::kCancelled, "what is paused here has not ended"), "in-doubt");
+    // Whose word counts that is heard decides.
+    if (giver.step() == Giver::Step::kAsk && asked_ > 0) {
+      memory_.order = context_.overruled_by();
+      if (!memory_.order.empty()) giver.Overrule();
+    }
+    const bool taking_back =
+        giver.step() == Giver::Step::kWriteTakenBack || giver.step() == Giver::Step::kYield;
+    if (taking_back && (not_owed_ || not_ended_) && LeaveItToTheNext())
+      return Failed(Status(StatusCode::kCancelled, "it has not been taken back yet"), "in-doubt");
   }
+  if (giver.step() == Giver::Step::kTakenBack) return TakenBack();
   return giver.step() == Giver::Step::kGone ? Gone() : Kept();
 }
 
@@ -58,10 +70,31 @@ void MigrationRun::CarryOut(Giver& giver) {
       kept_ = Keep();
       return giver.Done(kept_);
     }
+    case Giver::Step::kWriteTakenBack:
+      return giver.Done(Owed(Remember(RecordName(Giver::Record::kTakenBack))));
+    case Giver::Step::kYield:
+      return giver.Done(Yield());
     case Giver::Step::kGone:
     case Giver::Step::kKept:
+    case Giver::Step::kTakenBack:
       return;
   }
+}
+
+// What cannot be written down now is tried again.
+bool MigrationRun::Owed(const Status& written) {
+  if (!written.ok() && !not_owed_)
+    context_.Note("that it was taken back cannot be written down, and is tried again: " + written.ToString());
+  not_owed_ = !written.ok();
+  if (not_owed_) Pause(kLongestPauseMs);
+  return !not_owed_;
+}
+
+// It may run at the target, which is told as soon as it is heard. Who ends the job here ends what is paused;
+// who brings it back does that from the image of it.
+bool MigrationRun::Yield() {
+  if (!Owed(options_.reclaim({memory_.token, job_->name(), request_.node(), memory_.target}))) return false;
+  return memory_.order == "cancel" ? Owed(job_->Unmark()) : End();
 }
 
 // It runs at the target: nothing that is here may stay, and nothing but the next attempt can help.
@@ -114,21 +147,40 @@ HandOverAnswer MigrationRun::TellTarget() {
   return Answer(peer_->HandOver(request, kHandOverWait));
 }
 
+Result<v1::Outcome> MigrationRun::AskOnce() {
+  if (!peer_) {
+    ASSIGN_OR_RETURN(peer_, options_.connect(request_.node()));
+  }
+  return peer_->AskOutcome(memory_.token, kAskWait);
+}
+
 // Pauses are longer each time in vain; what gives the operation up does not, since only the target knows.
 HandOverAnswer MigrationRun::AskTarget() {
   if (asked_ > 0) Pause(std::min(kFirstPauseMs << std::min(asked_, 5), kLongestPauseMs));
   ++asked_;
-  if (!peer_) {
-    Result<std::unique_ptr<PeerLink>> peer = options_.connect(request_.node());
-    if (!peer.ok()) return HandOverAnswer::kNone;
-    peer_ = *std::move(peer);
-  }
-  Result<v1::Outcome> outcome = peer_->AskOutcome(memory_.token, kAskWait);
-  if (outcome.ok()) asked_ = 0;
+  Result<v1::Outcome> outcome = AskOnce();
   if (!outcome.ok() && asked_ == 1)
     context_.Note("the target does not say what became of it, and is asked again: " +
                   outcome.status().ToString());
+  if (outcome.ok()) asked_ = 0;
+  RefuseOthers(outcome.status());
   return Answer(outcome);
+}
+
+// Nobody knows how long it takes: those who do not decide it need not wait.
+void MigrationRun::RefuseOthers(const Status& unheard) {
+  const bool refuse = !unheard.ok() && asked_ >= kInVain;
+  if (refuse == refused_) return;
+  refused_ = refuse;
+  if (!refuse) return context_.RefuseOthers(Status(), "");
+  const std::string& job = job_->name();
+  Status why(StatusCode::kUnavailable,
+             job + " was handed over to node " + memory_.target +
+                 ", which does not say whether it runs there: " + std::string(unheard.message()));
+  context_.RefuseOthers(
+      why, "it is decided once node " + memory_.target +
+               " is reached; where that one is gone for good, `stasis restore --take-back " + job +
+               "` brings it back here, and `stasis cancel " + job + "` ends it");
 }
 
 // The first interrupt is somebody who wants it undone, which nobody can promise now; the second one an agent
@@ -157,6 +209,16 @@ Json MigrationRun::Gone() {
   result["restore_ms"] = NumberField(there, "total_ms");
   result["notes"] = TextsField(there, "notes");
   return result;
+}
+
+Json MigrationRun::TakenBack() {
+  options_.registry->Refresh(job_->name());
+  DropEarlyImages();
+  Status why(StatusCode::kUnavailable,
+             "node " + memory_.target + " does not say what became of it, and `" + memory_.order +
+                 "` has decided that it is not to have it: as soon as it is reached, "
+                 "what runs there ends");
+  return Failed(why, memory_.order == "cancel" ? "paused" : "lost");
 }
 
 Json MigrationRun::Kept() {

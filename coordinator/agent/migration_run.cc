@@ -43,7 +43,8 @@ Status MigrationRun::Remember(const std::string& stage) {
                                    {"target", memory_.target},
                                    {"was_paused", memory_.was_paused},
                                    {"early", early},
-                                   {"image", ImageJson(memory_.image)}});
+                                   {"image", ImageJson(memory_.image)},
+                                   {"order", memory_.order}});
   if (kept.ok()) memory_.stage = stage;
   return kept;
 }
@@ -53,6 +54,7 @@ void MigrationRun::TakeMemory(const Json& json) {
   memory_.token = TextField(json, "token");
   memory_.target = TextField(json, "target");
   memory_.was_paused = BoolField(json, "was_paused");
+  memory_.order = TextField(json, "order");
   auto image = json.find("image");
   if (image != json.end() && image->is_object()) memory_.image = ImageOf(*image);
   auto early = json.find("early");

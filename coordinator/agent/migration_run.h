@@ -40,6 +40,7 @@ class MigrationRun {
     bool was_paused = false;
     std::vector<SourceImage> early;  // made for sending ahead: of no use afterwards
     SourceImage image;               // of the job as it was stopped
+    std::string order;               // the verb of the one that has taken it back
   };
 
   Status Remember(const std::string& stage);
@@ -59,10 +60,14 @@ class MigrationRun {
   void CarryOut(Giver& giver);
   HandOverAnswer Answer(const Result<v1::Outcome>& outcome);
   HandOverAnswer TellTarget();
+  Result<v1::Outcome> AskOnce();
   HandOverAnswer AskTarget();
   bool Keep();
   bool BringBack();
   bool End();
+  bool Yield();
+  bool Owed(const Status& written);
+  void RefuseOthers(const Status& unheard);
   void Pause(int milliseconds);
   bool LeaveItToTheNext();
 
@@ -75,6 +80,7 @@ class MigrationRun {
   void TellTargetItIsOver();
   Json Gone();
   Json Kept();
+  Json TakenBack();
   Json Failed(const Status& status, const std::string& left) const;
 
   const MigrationOptions& options_;
@@ -101,7 +107,9 @@ class MigrationRun {
   bool kept_ = false;
   int interrupts_ = 0;
   int asked_ = 0;           // in vain, in a row
+  bool refused_ = false;    // others are, on the job
   bool not_ended_ = false;  // what is paused here could not be ended at once
+  bool not_owed_ = false;   // that it was taken back could not be written down at once
 };
 
 }  // namespace stasis

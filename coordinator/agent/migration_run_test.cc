@@ -6,6 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <utility>
+#include <vector>
+
 #include "base/files.h"
 #include "base/testing.h"
 #include "coordinator/agent/operation_testing.h"
@@ -24,6 +27,10 @@ class HandedOverTest : public testing::Test {
     options_.registry = &registry_;
     options_.connect = [](const std::string&) -> Result<std::unique_ptr<PeerLink>> {
       return Status(StatusCode::kUnavailable, "the target does not answer");
+    };
+    options_.reclaim = [this](const Reclaim& reclaim) {
+      reclaims_.push_back(reclaim);
+      return std::exchange(reclaim_answer_, Status());
     };
     process_ = fork();
     if (process_ == 0) {
@@ -46,19 +53,28 @@ class HandedOverTest : public testing::Test {
     kill(process_, SIGKILL);
     (void)waitpid(process_, nullptr, 0);
   }
-  Json Recover() {
+  // `order`: what overrules it.
+  Json Recover(Json memory = {{"stage", "gone"}}, const std::string& order = "") {
     v1::MigrateRequest request;
     request.set_job("train");
     request.set_node("there:7443");
     FakeContext context("train", request.SerializeAsString());
-    EXPECT_TRUE(context.Remember({{"stage", "gone"}, {"token", "t"}, {"target", "there"}}).ok());
-    return MigrationRun(options_, context, request).Recover();
+    memory["token"] = "t";
+    memory["target"] = "there";
+    EXPECT_TRUE(context.Remember(memory).ok());
+    context.Overrule(order);
+    Json result = MigrationRun(options_, context, request).Recover();
+    remembered_ = context.remembered();
+    return result;
   }
 
   TempFolder folder_;
   FakeRegistry registry_;
   MigrationOptions options_;
   std::string task_folder_;
+  Json remembered_;
+  std::vector<Reclaim> reclaims_;
+  Status reclaim_answer_;  // of the first attempt
   pid_t process_ = 0;
 };
 
@@ -75,6 +91,51 @@ TEST_F(HandedOverTest, WhatWasTakenBackMeanwhileLives) {
   (void)Recover();
   EXPECT_FALSE(HasEnded(process_));
   EXPECT_EQ(registry_.Find("train")->moved_to(), "");
+}
+
+// The target says nothing, and is gone for all that anybody knows: once that was waited for until the agent
+// ended, whatever was ordered.
+TEST_F(HandedOverTest, WhoTakesItBackDecides) {
+  ASSERT_OK(MarkMoved(task_folder_, "there"));
+  reclaim_answer_ = Status(StatusCode::kUnavailable, "the disk is full");
+  const Json result = Recover({{"stage", "giving"}}, "restore");
+  EXPECT_EQ(result["ok"], false);
+  EXPECT_EQ(result["left"], "lost") << result.dump(2);
+  // The copy that is paused here makes way for what is restored from its image, which takes the mark away.
+  EXPECT_TRUE(HasEnded(process_));
+  EXPECT_EQ(MovedTo(task_folder_), "there");
+  // And the target is to let go of it: tried until that was written down.
+  ASSERT_EQ(reclaims_.size(), 2u);
+  EXPECT_EQ(reclaims_[1].token, "t");
+  EXPECT_EQ(reclaims_[1].job, "train");
+  EXPECT_EQ(reclaims_[1].address, "there:7443");
+  EXPECT_EQ(reclaims_[1].node, "there");
+  EXPECT_EQ(TextField(remembered_, "stage"), "taken-back");
+}
+
+TEST_F(HandedOverTest, WhoCancelsItFindsItPaused) {
+  ASSERT_OK(MarkMoved(task_folder_, "there"));
+  const Json result = Recover({{"stage", "giving"}}, "cancel");
+  EXPECT_EQ(result["left"], "paused") << result.dump(2);
+  EXPECT_FALSE(HasEnded(process_));
+  EXPECT_EQ(MovedTo(task_folder_), "");
+  EXPECT_EQ(reclaims_.size(), 1u);
+}
+
+// By an agent that was killed before the target's part was written down; who has ordered it waits still, or
+// not any more.
+TEST_F(HandedOverTest, ThereIsNoWayBackFromIt) {
+  ASSERT_OK(MarkMoved(task_folder_, "there"));
+  options_.connect = [](const std::string&) -> Result<std::unique_ptr<PeerLink>> {
+    ADD_FAILURE() << "what the target says does not matter any more";
+    return Status(StatusCode::kUnavailable, "the target does not answer");
+  };
+  EXPECT_EQ(Recover({{"stage", "taken-back"}, {"order", "cancel"}})["left"], "paused");
+  EXPECT_FALSE(HasEnded(process_));
+  ASSERT_OK(MarkMoved(task_folder_, "there"));
+  EXPECT_EQ(Recover({{"stage", "taken-back"}, {"order", "restore"}})["left"], "lost");
+  EXPECT_TRUE(HasEnded(process_));
+  EXPECT_EQ(reclaims_.size(), 2u);
 }
 
 }  // namespace

@@ -88,6 +88,10 @@ class DirectPeer : public PeerLink {
     RETURN_IF_ERROR(fail("Keep"));
     return incoming_.Keep(request);
   }
+  Result<v1::Outcome> LetGo(const v1::LetGoRequest& request) override {
+    RETURN_IF_ERROR(fail("LetGo"));
+    return incoming_.LetGo(request);
+  }
   Status Settle(const std::string& token) override {
     RETURN_IF_ERROR(fail("Settle"));
     v1::SettleRequest request;

@@ -3,9 +3,11 @@
 #define COORDINATOR_AGENT_OPERATION_TESTING_H_
 
 #include <atomic>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "coordinator/agent/live_operation.h"
 #include "coordinator/agent/operations.h"
@@ -23,6 +25,14 @@ class FakeContext final : public OperationContext {
   const std::string& request() const override { return request_; }
   Interrupt& interrupt() override { return interrupt_; }
   void SetJob(const std::string& name) override { job_ = name; }
+  std::string overruled_by() const override {
+    std::lock_guard lock(mutex_);
+    return overruled_by_;
+  }
+  void RefuseOthers(const Status& why, const std::string&) override {
+    std::lock_guard lock(mutex_);
+    refuses_.push_back(why);
+  }
   void Progress(const std::string&, uint64_t, uint64_t) override {}
   void Note(const std::string&) override {}
   uint32_t BeginSpan(std::string_view, uint32_t, std::string_view) override { return 0; }
@@ -34,6 +44,16 @@ class FakeContext final : public OperationContext {
   }
   Json remembered() const override { return remembered_; }
 
+  // For the operation it comes from another thread.
+  void Overrule(const std::string& verb) {
+    std::lock_guard lock(mutex_);
+    overruled_by_ = verb;
+  }
+  std::vector<Status> refuses() const {
+    std::lock_guard lock(mutex_);
+    return refuses_;
+  }
+
   std::atomic<int> events{0};
 
  private:
@@ -43,6 +63,9 @@ class FakeContext final : public OperationContext {
   const Actor actor_{"test", Role::kOperator};
   OperationInterrupt interrupt_;
   Json remembered_ = Json::object();
+  mutable std::mutex mutex_;
+  std::string overruled_by_;     // guarded by mutex_
+  std::vector<Status> refuses_;  // of each call; guarded by mutex_
 };
 
 }  // namespace stasis

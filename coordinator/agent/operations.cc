@@ -44,10 +44,15 @@ class Engine final : public Operations {
   void Stop(Duration patience) override;
 
  private:
+  struct Refusal {
+    Status why;
+    std::string remedy;
+  };
   // The operations of one job, or of one kind that is beside.
   struct Lane {
     std::deque<Live> waiting;
     int running = 0;
+    std::optional<Refusal> refusal;  // of the one that runs: OperationContext::RefuseOthers()
   };
 
   Live MakeLive(OperationRow row, bool recovers);
@@ -57,6 +62,10 @@ class Engine final : public Operations {
   void ScheduleLocked(const std::string& name);
   void MakeReadyLocked(const Live& live);
   bool Preempts(const Live& live) const;
+  bool Decides(const Live& live) const;
+  std::string OverruledBy(const Live& live) const;
+  void RefuseOthers(const Live& by, const Refusal& refusal);
+  void Refuse(const Live& live, const Refusal& refusal);
   bool IsBeside(const std::string& verb) const;
   // The queue it stands in; "": none.
   std::string LaneOf(const std::string& verb, const std::string& job) const;
@@ -107,6 +116,13 @@ Live Engine::MakeLive(OperationRow row, bool recovers) {
       held_[number].push_back(job);
     }
     registry_.SetOperation(job, id);
+  };
+  hooks.overruled_by = [this, self] {
+    Live live = self->lock();
+    return live ? OverruledBy(live) : "";
+  };
+  hooks.refuse_others = [this, self](const Status& why, const std::string& remedy) {
+    if (Live live = self->lock()) RefuseOthers(live, {why, remedy});
   };
   auto live = std::make_shared<LiveOperation>(std::move(row), recovers, table_, std::move(hooks));
   *self = live;
@@ -163,12 +179,20 @@ Result<v1::Operation> Engine::Submit(const OperationRequest& request) {
 }
 
 void Engine::Enqueue(const Live& live) {
-  std::lock_guard lock(mutex_);
-  live_[live->number()] = live;
-  std::string lane = LaneOf(live);
-  if (lane.empty()) return MakeReadyLocked(live);
-  lanes_[lane].waiting.push_back(live);
-  ScheduleLocked(lane);
+  std::optional<Refusal> refusal;
+  {
+    std::lock_guard lock(mutex_);
+    live_[live->number()] = live;
+    std::string name = LaneOf(live);
+    if (name.empty()) return MakeReadyLocked(live);
+    Lane& lane = lanes_[name];
+    if (lane.refusal && !Decides(live)) refusal = lane.refusal;
+    if (!refusal) {
+      lane.waiting.push_back(live);
+      return ScheduleLocked(name);
+    }
+  }
+  Refuse(live, *refusal);
 }
 
 void Engine::ScheduleLocked(const std::string& name) {
@@ -208,6 +232,46 @@ bool Engine::Preempts(const Live& live) const {
   return kind != kinds_.end() && kind->second->preempts();
 }
 
+bool Engine::Decides(const Live& live) const {
+  auto kind = kinds_.find(live->verb());
+  return kind != kinds_.end() && kind->second->decides(live->request());
+}
+
+// The first of those that wait.
+std::string Engine::OverruledBy(const Live& live) const {
+  std::lock_guard lock(mutex_);
+  auto lane = lanes_.find(LaneOf(live));
+  if (lane == lanes_.end()) return "";
+  for (const Live& each : lane->second.waiting) {
+    if (Decides(each)) return each->verb();
+  }
+  return "";
+}
+
+void Engine::RefuseOthers(const Live& by, const Refusal& refusal) {
+  std::vector<Live> refused;
+  {
+    std::lock_guard lock(mutex_);
+    auto found = lanes_.find(LaneOf(by));
+    if (found == lanes_.end()) return;
+    Lane& lane = found->second;
+    lane.refusal.reset();
+    if (refusal.why.ok()) return;
+    lane.refusal = refusal;
+    for (const Live& each : lane.waiting) {
+      if (!Decides(each)) refused.push_back(each);
+    }
+    for (const Live& each : refused) std::erase(lane.waiting, each);
+  }
+  for (const Live& each : refused) Refuse(each, refusal);
+}
+
+void Engine::Refuse(const Live& live, const Refusal& refusal) {
+  Json result = FailureJson(live->verb(), refusal.why, refusal.remedy);
+  result["left"] = "unchanged";
+  End(live, result);
+}
+
 // What came before it, and has not begun, would only be undone by it.
 void Engine::Preempt(const std::string& job, const Live& by) {
   std::vector<Live> given_up;
@@ -242,6 +306,7 @@ void Engine::Leave(const Live& live, const v1::Operation& ended) {
     auto held = held_.extract(live->number());
     for (const std::string& lane : held.empty() ? std::vector<std::string>() : held.mapped()) {
       lanes_[lane].running--;
+      lanes_[lane].refusal.reset();
       if (!stopping_) ScheduleLocked(lane);
     }
     ended_count_++;

@@ -44,6 +44,12 @@ class OperationContext {
   virtual Interrupt& interrupt() = 0;
   // The operation turns out to be of this job (a run that was given no name).
   virtual void SetJob(const std::string& name) = 0;
+  // The verb of an order that waits for the end of this one and says what becomes of the job whatever this
+  // one may find out (OperationKind::decides); "": there is none.
+  virtual std::string overruled_by() const = 0;
+  // From now on, whatever waits for the end of this one ends at once with `why`, but for what decides. OK: it
+  // waits again. Over when this one has ended.
+  virtual void RefuseOthers(const Status& why, const std::string& remedy) = 0;
 
   virtual void Progress(const std::string& phase, uint64_t done, uint64_t total) = 0;
   virtual void Note(const std::string& sentence) = 0;
@@ -84,6 +90,9 @@ class OperationKind {
   // It ends what the others work on: the one that runs on the job is asked to give up, those that wait in
   // front of it are.
   virtual bool preempts() const { return false; }
+  // What that request asks for says what becomes of the job, also where the one that runs on the job cannot
+  // find it out: OperationContext::overruled_by().
+  virtual bool decides(const std::string& /*request*/) const { return false; }
   // It does not touch the job: it runs beside the others on it, one of its kind after the other, and is not
   // told as what runs on the job.
   virtual bool beside() const { return false; }

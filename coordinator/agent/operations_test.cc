@@ -144,6 +144,33 @@ class EndKind : public OperationKind {
   bool preempts() const override { return true; }
 };
 
+// Asks for what nobody tells, until it is overruled; once it is released, others need not wait for it.
+class AskKind : public OperationKind {
+ public:
+  explicit AskKind(Hold& hold) : hold_(hold) {}
+  Json Carry(OperationContext& context) override {
+    hold_.Begin(context.id());
+    while (!hold_.released(context.id())) std::this_thread::yield();
+    context.RefuseOthers(Status(StatusCode::kUnavailable, "nobody knows"), "wait");
+    hold_.Begin(context.id() + " refuses");
+    while (context.overruled_by().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    Json result = Good("ask");
+    result["by"] = context.overruled_by();
+    return result;
+  }
+  Json Recover(OperationContext& context) override { return Carry(context); }
+
+ private:
+  Hold& hold_;
+};
+
+class DecideKind : public OperationKind {
+ public:
+  Json Carry(OperationContext&) override { return Good("decide"); }
+  Json Recover(OperationContext&) override { return Good("decide"); }
+  bool decides(const std::string& request) const override { return request == "this"; }
+};
+
 class BesideKind : public HoldKind {
  public:
   using HoldKind::HoldKind;
@@ -162,6 +189,8 @@ class OperationsTest : public testing::Test {
     kinds["name"] = std::make_unique<NameKind>(hold_);
     kinds["beside"] = std::make_unique<BesideKind>(hold_);
     kinds["end"] = std::make_unique<EndKind>();
+    kinds["ask"] = std::make_unique<AskKind>(hold_);
+    kinds["decide"] = std::make_unique<DecideKind>();
     auto operations = Operations::Start(*database_, registry_, std::move(kinds));
     ASSERT_TRUE(operations.ok()) << operations.status().ToString();
     operations_ = *std::move(operations);
@@ -321,6 +350,33 @@ TEST_F(OperationsTest, OneThatEndsTheJobGoesBeforeTheOthers) {
     EXPECT_NE(Get(second).result_json().find(end), std::string::npos);
     EXPECT_EQ(Await(first).state(), v1::OPERATION_STATE_CANCELLED);
   }
+}
+
+// One whose end nobody knows was once waited for by all that came after it.
+TEST_F(OperationsTest, WhatDecidesOverrulesAndTheOthersNeedNotWait) {
+  const std::string asks = Submit("ask", "a");
+  hold_.AwaitBegun(asks);
+  const std::string waits = Submit("hold", "a"), plain = Submit("decide", "a", "another");
+  hold_.Release(asks);
+  hold_.AwaitBegun(asks + " refuses");
+  const std::string later = Submit("hold", "a", "", "its key");
+  for (const std::string& refused : {waits, plain, later}) {
+    const v1::Operation ended = Await(refused);
+    EXPECT_EQ(ended.state(), v1::OPERATION_STATE_FAILED);
+    for (const char* word : {"nobody knows", "wait", "unchanged", "UNAVAILABLE"})
+      EXPECT_NE(ended.result_json().find(word), std::string::npos) << ended.result_json();
+  }
+  EXPECT_EQ(Submit("hold", "a", "", "its key"), later);
+  const std::string other = Submit("hold", "b");
+  hold_.AwaitBegun(other);
+  hold_.Release(other);
+  const std::string decides = Submit("decide", "a", "this");
+  EXPECT_NE(Await(asks).result_json().find("decide"), std::string::npos) << Get(asks).result_json();
+  EXPECT_EQ(Await(decides).state(), v1::OPERATION_STATE_SUCCEEDED);
+  const std::string next = Submit("hold", "a");
+  hold_.AwaitBegun(next);
+  hold_.Release(next);
+  EXPECT_EQ(Await(next).state(), v1::OPERATION_STATE_SUCCEEDED);
 }
 
 TEST_F(OperationsTest, OneWithoutANameIsOfTheJobThatItHasMade) {

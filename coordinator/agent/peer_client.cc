@@ -14,6 +14,8 @@ namespace {
 constexpr auto kShort = std::chrono::seconds(10);
 // The target looks for a driver and at every file.
 constexpr auto kOfferTime = std::chrono::seconds(90);
+// The target ends a job: its program has 5 s for that.
+constexpr auto kLetGoTime = std::chrono::seconds(30);
 // A few MiB; what takes longer is no network to move a job over while it stands still.
 constexpr auto kPutTime = std::chrono::seconds(15);
 
@@ -57,6 +59,9 @@ class PeerClient : public PeerLink {
   }
   Result<v1::KeepReply> Keep(const v1::KeepRequest& request, Duration wait) override {
     return Call<v1::KeepReply>(wait, &v1::Peer::Stub::Keep, request);
+  }
+  Result<v1::Outcome> LetGo(const v1::LetGoRequest& request) override {
+    return Call<v1::Outcome>(kLetGoTime, &v1::Peer::Stub::LetGo, request);
   }
   Status Settle(const std::string& token) override {
     v1::SettleRequest request;

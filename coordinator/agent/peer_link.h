@@ -41,6 +41,7 @@ class PeerLink {
   virtual Result<v1::Outcome> HandOver(const v1::HandOverRequest& request, Duration wait) = 0;
   virtual Result<v1::Outcome> AskOutcome(const std::string& token, Duration wait) = 0;
   virtual Result<v1::KeepReply> Keep(const v1::KeepRequest& request, Duration wait) = 0;
+  virtual Result<v1::Outcome> LetGo(const v1::LetGoRequest& request) = 0;
   virtual Status Settle(const std::string& token) = 0;
 };
 

@@ -115,6 +115,16 @@ PeerService::Reactor* PeerService::Keep(Context* context, const v1::KeepRequest*
   });
 }
 
+PeerService::Reactor* PeerService::LetGo(Context* context, const v1::LetGoRequest* request,
+                                         v1::Outcome* reply) {
+  return Answer(context, "peer-let-go", *request, slow_, [this, context, request, reply] {
+    const std::string job = incoming_.JobOf(request->token());
+    Status let_go = Into(incoming_.LetGo(*request), reply);
+    Record(*context, "peer-let-go", job, let_go);
+    return let_go;
+  });
+}
+
 PeerService::Reactor* PeerService::Settle(Context* context, const v1::SettleRequest* request,
                                           v1::SettleReply*) {
   return Answer(context, "peer-settle", *request, slow_,

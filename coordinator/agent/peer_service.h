@@ -29,6 +29,7 @@ class PeerService final : public v1::Peer::CallbackService {
   Reactor* HandOver(Context* context, const v1::HandOverRequest* request, v1::Outcome* reply) override;
   Reactor* AskOutcome(Context* context, const v1::AskOutcomeRequest* request, v1::Outcome* reply) override;
   Reactor* Keep(Context* context, const v1::KeepRequest* request, v1::KeepReply* reply) override;
+  Reactor* LetGo(Context* context, const v1::LetGoRequest* request, v1::Outcome* reply) override;
   Reactor* Settle(Context* context, const v1::SettleRequest* request, v1::SettleReply* reply) override;
 
  private:

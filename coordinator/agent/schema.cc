@@ -3,6 +3,7 @@
 #include "coordinator/agent/copy_table.h"
 #include "coordinator/agent/handover_table.h"
 #include "coordinator/agent/operation_table.h"
+#include "coordinator/agent/reclaim_table.h"
 #include "coordinator/agent/schedule_table.h"
 #include "proto/rpc/audit.h"
 
@@ -21,8 +22,8 @@ INSERT INTO meta (key, value) VALUES ('agent_id', lower(hex(randomblob(16))));
 }  // namespace
 
 const std::vector<std::string>& SchemaSteps() {
-  static const std::vector<std::string> steps = {kMeta,           kOperationsSchema, kHandOverSchema,
-                                                 kScheduleSchema, kAuditSchema,      kCopySchema};
+  static const std::vector<std::string> steps = {
+      kMeta, kOperationsSchema, kHandOverSchema, kScheduleSchema, kAuditSchema, kCopySchema, kReclaimSchema};
   return steps;
 }
 
