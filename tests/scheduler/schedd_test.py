@@ -8,7 +8,7 @@ import sqlite3
 import tempfile
 import unittest
 
-from agents import AgentNodes
+from agents import AgentNodes, op
 from moving_job import Sample
 from schedd import Schedd, sched
 from softgpu import built
@@ -384,6 +384,26 @@ class Trouble(WithTwoNodes):
         self.check(job)
         self.assertIn("lost", self.kinds("back"))
         self.assertIn("comes back from the image", self.schedd.story())
+
+    def test_a_node_is_lost_as_a_job_is_handed_over_to_it(self):
+        """Only it could say what became of the job, which stood still where it came from until that one's agent ended."""
+        self.start("a", "b", lease="1h", checkpoints="0")
+        job = self.run_job("between", gpus=2)
+        here = self.schedd.job("between").node
+        source, lost = self.nodes[here], self.nodes["b" if here == "a" else "a"]
+        self.schedd.stub.Drain(sched.DrainRequest(node=here), timeout=30)
+        moving = source.agent.wait_for_job("between", lambda now: now.operation).operation
+        for told in source.agent.stub.WatchOperation(op.WatchOperationRequest(id=moving), timeout=120):
+            self.assertEqual((told.verb, told.state), ("migrate", op.OPERATION_STATE_RUNNING), self.schedd.story())
+            if told.phase == "hand over":
+                break
+        lost.kill_agent()
+        lost.end_jobs()
+        self.schedd.wait(lambda: not self.schedd.node(lost.name).reachable)
+        self.schedd.stub.Undrain(sched.UndrainRequest(node=here), timeout=30)
+        self.schedd.wait(lambda: self.schedd.job("between").node == here and self.schedd.state_of("between") == "RUNNING")
+        self.check(job)
+        self.assertEqual(self.schedd.job("between").restarts, 1)
 
     def test_a_node_that_was_cut_off_gives_up_what_is_not_its_any_more(self):
         self.start("a", "b")
