@@ -55,7 +55,7 @@ std::string DescribeRestore(const std::string& name, const Json& result) {
 }
 
 std::string DescribeMigrate(const std::string& name, const Json& result) {
-  std::string node = TextField(result, "node");
+  std::string node = TextField(result, "moved_to");
   if (!node.empty()) {
     return fmt::format("{} is on {} now; it stood still for {}, {} sent", name, node,
                        Ms(result, "standstill_ms"), Bytes(result, "sent_bytes"));

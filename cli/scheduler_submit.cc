@@ -147,7 +147,8 @@ int StayWith(const v1::QueuedJob& job, SchedulerClient& client, SignalSource& si
   Result<v1::QueuedJob> end = JobWait(client, job.name(), signals, reporter).Run();
   if (end.ok()) return ReportEnd(*end, reporter);
   return reporter.Fail(end.status(), "the job goes on; `stasis queue " + job.name() +
-                                         "` shows it, `stasis cancel " + job.name() + "` ends it");
+                                         "` shows it, `stasis cancel --scheduler " + client.endpoint() + " " +
+                                         job.name() + "` ends it");
 }
 
 // Of a job that was not taken. The tenant is the one thing that a request names which has to be there before.

@@ -334,7 +334,8 @@ TEST_F(SchedulerVerbs, AnInterruptEndsTheWaitingAlone) {
   scheduler_.on_stream = [self] { pthread_kill(self, SIGINT); };
   Outcome outcome = Do(SubmitVerb, Submission(true, true));
   EXPECT_EQ(outcome.code, kExitCancelled);
-  EXPECT_TRUE(Has(outcome.document()["remedy"], "stasis cancel train"));
+  // Without a word of the scheduler an agent would be asked, for which the job has then failed.
+  EXPECT_TRUE(Has(outcome.document()["remedy"], "stasis cancel --scheduler " + endpoint_ + " train"));
 }
 
 TEST_F(SchedulerVerbs, ASchedulerThatIsStartedAnewIsAskedAgain) {

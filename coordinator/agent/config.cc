@@ -109,6 +109,11 @@ void AddOptions(CLI::App& app, Texts& texts, AgentConfig& config) {
   app.add_option("--node-name", config.node_name, "what this node is called (default: its host name)")
       ->type_name("NAME");
   app.add_option(
+         "--mtbf", texts.mtbf_hours,
+         "mean time between failures of this node, for intervals that are suggested (default: unknown)")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("HOURS");
+  app.add_option(
          "--patience", texts.patience,
          "at the end: time for operations that run before they are left to the next agent (default 30s)")
       ->type_name("TIME");

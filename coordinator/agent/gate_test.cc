@@ -207,6 +207,12 @@ TEST(Config, HasDefaults) {
   EXPECT_FALSE(config.node_name.empty());
 }
 
+TEST(Config, HoursBetweenFailures) {
+  AgentConfig config;
+  ASSERT_FALSE(ParseConfig({"--mtbf", "1.5"}, {"/s", "/r"}, &config).done);
+  EXPECT_EQ(config.mtbf_ms, 5'400'000);
+}
+
 TEST(Config, WhatIsWrongIsUsage) {
   for (const std::vector<std::string>& arguments :
        std::vector<std::vector<std::string>>{{"--listen", "nowhere"},

@@ -14,11 +14,11 @@ namespace stasis {
 
 struct DriverDevice {
   std::string name;
-  uint64_t memory = 0;  // bytes
-  std::string uuid;     // 32 hexadecimal digits; empty: not told
-  int capability = 0;   // major * 10 + minor; 0: not told
-  bool part = false;    // of a device (MIG), whose UUID this is
-  std::string pci;      // "0000:3b:00.0"; empty: not told
+  uint64_t memory = 0;   // bytes
+  std::string uuid;      // 32 hexadecimal digits; empty: not told
+  int capability = 0;    // major * 10 + minor; 0: not told
+  bool part = false;     // of a device (MIG), whose UUID this is
+  std::string pci = {};  // "0000:3b:00.0"; empty: not told
 };
 
 struct DriverInfo {
