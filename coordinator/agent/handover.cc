@@ -60,7 +60,7 @@ void Giver::Answered(HandOverAnswer answer) {
 }
 
 void Giver::Overrule() {
-  if (step_ == Step::kAsk) step_ = Step::kWriteTakenBack;
+  if (step_ == Step::kAsk || step_ == Step::kWriteGone) step_ = Step::kWriteTakenBack;
 }
 
 Taker Taker::Recovered(Record record) {

@@ -50,8 +50,8 @@ class Giver {
   void Done(bool ok);
   // Of kHandOver and kAsk.
   void Answered(HandOverAnswer answer);
-  // Of kAsk: somebody who may decide it has taken the job back, or wants it to end, whatever the target has
-  // of it.
+  // Of kAsk and kWriteGone: somebody who may decide it has taken the job back, or wants it to end, whatever
+  // the target has of it.
   void Overrule();
   bool ended() const { return step_ == Step::kGone || step_ == Step::kKept || step_ == Step::kTakenBack; }
 

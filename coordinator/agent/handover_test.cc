@@ -98,10 +98,18 @@ void GiverSteps(const World& w, Worlds* next) {
       });
     }
   };
+  auto overrule = [&] {
+    if (w.orders == 0) return;
+    Add(w, next, [](World& v) {
+      --v.orders;
+      v.giver.Overrule();
+    });
+  };
   switch (w.giver.step()) {
     case Giver::Step::kWriteGiving:
       return write(Giver::Record::kGiving);
     case Giver::Step::kWriteGone:
+      overrule();
       return write(Giver::Record::kGone);
     case Giver::Step::kWriteKept:
       return write(Giver::Record::kKept);
@@ -113,12 +121,7 @@ void GiverSteps(const World& w, Worlds* next) {
       return hear();
     case Giver::Step::kAsk:
       if (!w.ask) Add(w, next, [](World& v) { v.ask = true; });
-      if (w.orders > 0) {
-        Add(w, next, [](World& v) {
-          --v.orders;
-          v.giver.Overrule();
-        });
-      }
+      overrule();
       return hear();
     case Giver::Step::kWriteTakenBack:
       return write(Giver::Record::kTakenBack);
@@ -385,7 +388,7 @@ TEST(HandOver, WhatWasTakenBackIsLetGoOf) {
   CheckNoneStuck(all);
 }
 
-// Only what has been asked for in vain can be, and there is no way back from it.
+// Only what has been handed over, and is not yet known to be gone, can be, and there is no way back from it.
 TEST(HandOver, WhatWasTakenBackStaysSo) {
   Giver giver;
   giver.Overrule();

@@ -34,8 +34,10 @@ Json MigrationRun::HandOverAndEnd(Giver giver) {
       return Failed(Status(StatusCode::kCancelled, "the target has not said what became of it"), "in-doubt");
     if (giver.step() == Giver::Step::kEnd && not_ended_ && LeaveItToTheNext())
       return Failed(Status(StatusCode::kCancelled, "what is paused here has not ended"), "in-doubt");
-    // Whose word counts that is heard decides.
-    if (giver.step() == Giver::Step::kAsk && asked_ > 0) {
+    // An order that waits would be carried out beside the life there, should that be the last word. A target
+    // that is at it still is let end that.
+    const bool unheard = giver.step() == Giver::Step::kAsk && asked_ > 0;
+    if (unheard || giver.step() == Giver::Step::kWriteGone) {
       memory_.order = context_.overruled_by();
       if (!memory_.order.empty()) giver.Overrule();
     }
@@ -93,8 +95,20 @@ bool MigrationRun::Owed(const Status& written) {
 // It may run at the target, which is told as soon as it is heard. Who ends the job here ends what is paused;
 // who brings it back does that from the image of it.
 bool MigrationRun::Yield() {
-  if (!Owed(options_.reclaim({memory_.token, job_->name(), request_.node(), memory_.target}))) return false;
-  return memory_.order == "cancel" ? Owed(job_->Unmark()) : End();
+  if (!Owed(options_.reclaim(ReclaimOf(job_->name())))) return false;
+  // From the image it comes back as from any other, whether or not the order that comes next succeeds.
+  return (memory_.order == "cancel" || End()) && Owed(UnmarkHere());
+}
+
+Reclaim MigrationRun::ReclaimOf(const std::string& job) const {
+  return {memory_.token, job, request_.node(), memory_.target};
+}
+
+// It is nobody else's.
+Status MigrationRun::UnmarkHere() {
+  RETURN_IF_ERROR(job_->Unmark());
+  options_.registry->SetMovedTo(job_->name(), "");
+  return Status();
 }
 
 // It runs at the target: nothing that is here may stay, and nothing but the next attempt can help.
@@ -214,8 +228,10 @@ Json MigrationRun::Gone() {
 Json MigrationRun::TakenBack() {
   options_.registry->Refresh(job_->name());
   DropEarlyImages();
+  const bool heard = outcome_.kind() == v1::OUTCOME_KIND_RUNS;
   Status why(StatusCode::kUnavailable,
-             "node " + memory_.target + " does not say what became of it, and `" + memory_.order +
+             "node " + memory_.target + (heard ? " runs it" : " does not say what became of it") + ", and `" +
+                 memory_.order +
                  "` has decided that it is not to have it: as soon as it is reached, "
                  "what runs there ends");
   return Failed(why, memory_.order == "cancel" ? "paused" : "lost");

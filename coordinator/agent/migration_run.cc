@@ -269,10 +269,15 @@ Json MigrationRun::Recover() {
   recovered_ = true;
   TakeMemory(context_.remembered());
   if (memory_.stage.empty()) return Carry();
+  const Giver::Record record = GiverRecordOf(memory_.stage);
+  if (record == Giver::Record::kTakenBack) {
+    // That much is owed, whatever can be found out of what is here.
+    Status owed = options_.reclaim(ReclaimOf(context_.job()));
+    if (!owed.ok()) return Failed(owed, "in-doubt");
+  }
   Result<SourceJob> job = SourceJob::Open(options_.site, context_.job(), context_);
   if (!job.ok()) return Failed(job.status(), "in-doubt");
   job_ = *std::move(job);
-  Giver::Record record = GiverRecordOf(memory_.stage);
   if (record == Giver::Record::kNone) {
     return Back(Status(StatusCode::kUnavailable, "the agent that led it was killed"));
   }
@@ -313,7 +318,7 @@ void MigrationRun::TellTargetItIsOver() {
 bool MigrationRun::Keep() {
   ScopedSpan span(context_, "run on here");
   bool paused = false, ended = false;
-  if (!job_->Unmark().ok()) return false;
+  if (!UnmarkHere().ok()) return false;
   if (!job_->AwaitRest(&paused, &ended).ok()) return false;
   if (ended) return BringBack();
   if (!paused || memory_.was_paused) return true;

@@ -66,6 +66,8 @@ class MigrationRun {
   bool BringBack();
   bool End();
   bool Yield();
+  Status UnmarkHere();
+  Reclaim ReclaimOf(const std::string& job) const;
   bool Owed(const Status& written);
   void RefuseOthers(const Status& unheard);
   void Pause(int milliseconds);
