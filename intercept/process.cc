@@ -39,6 +39,9 @@ constinit bool g_fork_handled = false;  // guarded by g_start_mutex
 // Never freed: whoever reads it may do so at any time, destructors of the program included.
 constinit std::atomic<const std::string*> g_task_folder{nullptr};
 constinit std::atomic<bool> g_initialised{false};  // a cuInit has succeeded
+// Held during a cuInit until one has succeeded. What the driver loads meanwhile may call it in the same
+// thread.
+constinit std::recursive_mutex g_init_mutex;
 
 struct HiddenVariables {
   HiddenVariable visible{"CUDA_VISIBLE_DEVICES"};
@@ -46,10 +49,10 @@ struct HiddenVariables {
 };
 // The environment with what the driver is shown, in the place of what that was found by.
 struct View {
-  explicit View(ShownDevices what) : shown(std::move(what)) {}
-  const ShownDevices shown;
+  explicit View(const ShownDevices* what) : shown(what) {}
+  const ShownDevices* const shown;
   const HiddenVariable visible{"CUDA_VISIBLE_DEVICES"};
-  const HiddenVariable instead{kTaskDevicesVariable, shown.variable.c_str()};
+  const HiddenVariable instead{kTaskDevicesVariable, shown->variable.c_str()};
 };
 
 constexpr size_t kMaxPlacements = 1 << 16;
@@ -59,14 +62,15 @@ constinit int g_hiders = 0;                     // guarded by g_hide_mutex
 constinit HiddenVariables* g_hidden = nullptr;  // guarded by g_hide_mutex
 constinit int g_viewers = 0;                    // guarded by g_hide_mutex
 constinit View* g_view = nullptr;               // guarded by g_hide_mutex
-// Never freed, once it is what the driver was initialised with.
+// What the driver was initialised with; stored before g_initialised. Never freed.
 constinit std::atomic<const ShownDevices*> g_shown{nullptr};
 
 View* MakeView() {
   Result<std::string> placements = ReadFile(TaskFolder() + "/" + kPlacementsFile, kMaxPlacements);
   std::optional<ShownDevices> shown = DevicesToShow(getenv(kTaskDevicesVariable), SelectionOfEnvironment(),
                                                     placements.ok() ? *placements : std::string());
-  return shown ? new View(*std::move(shown)) : nullptr;
+  // Never freed: others may have read the environment while its string was there.
+  return shown ? new View(new ShownDevices(*std::move(shown))) : nullptr;
 }
 
 // While one lives, the driver finds in the environment what it is to be shown, where that is known.
@@ -75,7 +79,7 @@ class DriverView {
   DriverView() {
     std::lock_guard<std::mutex> lock(g_hide_mutex);
     if (g_viewers++ == 0) g_view = MakeView();
-    shown_ = g_view == nullptr ? nullptr : &g_view->shown;
+    shown_ = g_view == nullptr ? nullptr : g_view->shown;
   }
   ~DriverView() {
     std::lock_guard<std::mutex> lock(g_hide_mutex);
@@ -91,13 +95,27 @@ class DriverView {
   const ShownDevices* shown_;
 };
 
+// A child finds the environment, and what is known of it, as one.
+void BeforeFork() { g_hide_mutex.lock(); }
+void AfterFork() { g_hide_mutex.unlock(); }
+
+// The threads that would put the variables back are not in the child.
+void PutVariablesBackInChild() {
+  delete g_view;
+  delete g_hidden;
+  g_view = nullptr;
+  g_hidden = nullptr;
+  g_viewers = 0;
+  g_hiders = 0;
+  new (&g_hide_mutex) std::mutex;
+  new (&g_init_mutex) std::recursive_mutex;
+}
+
 // What a child may keep of its parent depends on the driver: once initialised it is of no use to children.
 void ResetInChild() {
   const bool driver_used = g_initialised.load(std::memory_order_relaxed);
   new (&g_start_mutex) std::mutex;
-  new (&g_hide_mutex) std::mutex;
-  g_viewers = 0;
-  g_view = nullptr;
+  PutVariablesBackInChild();
   if (!driver_used) g_shown.store(nullptr, std::memory_order_relaxed);
   CloseOwnFdsAfterFork();
   const std::string* folder = g_task_folder.load(std::memory_order_relaxed);
@@ -131,7 +149,7 @@ void Start() {
     g_task_folder.store(new std::string(folder == nullptr ? "" : folder), std::memory_order_release);
   }
   OpenRealDriver();
-  if (!g_fork_handled) pthread_atfork(nullptr, nullptr, ResetInChild);
+  if (!g_fork_handled) pthread_atfork(BeforeFork, AfterFork, ResetInChild);
   g_fork_handled = true;
   // Copies of graphs are for a rebuild alone.
   replay::KeepGraphSnapshots(!TaskFolder().empty() && ChosenStrategy() == TaskStrategy::kReconstruct);
@@ -180,17 +198,20 @@ AllDevicesVisible::~AllDevicesVisible() {
 }
 
 CUresult InitialiseDriver(CUresult (*init)(unsigned int), unsigned int flags) {
-  const auto initialise = [&] {
+  const auto initialise = [&](const ShownDevices* shown = nullptr) {
     const CUresult result = init(flags);
-    if (result == CUDA_SUCCESS) g_initialised.store(true, std::memory_order_relaxed);
+    if (result != CUDA_SUCCESS) return result;
+    if (shown != nullptr) g_shown.store(shown, std::memory_order_release);
+    g_initialised.store(true, std::memory_order_release);
     return result;
   };
+  std::unique_lock<std::recursive_mutex> lock(g_init_mutex);
+  const bool first = !g_initialised.load(std::memory_order_acquire);
+  if (!first) lock.unlock();
   if (TaskFolder().empty() || NamesDevicePart(getenv("CUDA_VISIBLE_DEVICES"))) return initialise();
-  const bool first = !g_initialised.load(std::memory_order_relaxed);
   if (first && ChosenStrategy() == TaskStrategy::kDriverCheckpoint) {
     const DriverView view;
-    const CUresult result = view.shown() == nullptr ? CUDA_ERROR_NO_DEVICE : initialise();
-    if (result == CUDA_SUCCESS) g_shown.store(new ShownDevices(*view.shown()), std::memory_order_release);
+    const CUresult result = view.shown() == nullptr ? CUDA_ERROR_NO_DEVICE : initialise(view.shown());
     // The environment of a task that has come here may still be that of another machine, with other devices.
     if (result != CUDA_ERROR_NO_DEVICE) return result;
   }

@@ -328,18 +328,23 @@ CUresult FindByPciBusId(const char* pci_bus_id, CUdevice* virtual_device) {
 }
 
 HiddenVariable::HiddenVariable(const char* name, const char* instead) {
-  static char placeholder[] = "STASIS_HIDDEN=";
   const size_t length = std::strlen(name);
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     if (std::strncmp(*entry, name, length) != 0 || (*entry)[length] != '=') continue;
-    slot_ = entry;
-    value_ = std::exchange(*entry, instead == nullptr ? placeholder : const_cast<char*>(instead));
+    // Without its first letter it is another one, and the string lives as long as the variable did.
+    put_ = instead == nullptr ? *entry + 1 : const_cast<char*>(instead);
+    value_ = std::exchange(*entry, put_);
     return;
   }
 }
 
 HiddenVariable::~HiddenVariable() {
-  if (slot_ != nullptr) *slot_ = value_;
+  if (value_ == nullptr) return;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    if (*entry != put_) continue;
+    *entry = value_;
+    return;
+  }
 }
 
 }  // namespace stasis

@@ -89,8 +89,8 @@ const DeviceIdentity* KeptIdentity(CUdevice virtual_device);
 CUresult FindByPciBusId(const char* pci_bus_id, CUdevice* virtual_device);
 
 // Takes a variable out of the environment for its lifetime, without moving any other or allocating.
-// `instead`: "NAME=value", is there meanwhile where the environment had the variable, and outlives this
-// object.
+// `instead`: "NAME=value", is there meanwhile where the environment had the variable, and is never freed:
+// another thread may keep what it has read. The environment may be moved meanwhile, as setenv(3) does.
 class HiddenVariable {
  public:
   explicit HiddenVariable(const char* name, const char* instead = nullptr);
@@ -99,8 +99,8 @@ class HiddenVariable {
   HiddenVariable& operator=(const HiddenVariable&) = delete;
 
  private:
-  char** slot_ = nullptr;
-  char* value_ = nullptr;
+  char* put_ = nullptr;
+  char* value_ = nullptr;  // null: the variable was not there
 };
 
 }  // namespace stasis

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <string>
@@ -161,6 +162,28 @@ TEST(HiddenVariable, AnotherMayBeThereInstead) {
   EXPECT_STREQ(getenv("STASIS_TEST_VARIABLE"), "value");
   EXPECT_EQ(getenv("STASIS_TEST_OTHER"), nullptr);
   unsetenv("STASIS_TEST_VARIABLE");
+}
+
+TEST(HiddenVariable, ComesBackWhereTheEnvironmentIsByThen) {
+  ASSERT_EQ(setenv("STASIS_TEST_FIRST", "one", 1), 0);
+  ASSERT_EQ(setenv("STASIS_TEST_SECOND", "two", 1), 0);
+  std::vector<char*> copy;
+  char** const before = environ;
+  {
+    const HiddenVariable first("STASIS_TEST_FIRST");
+    const HiddenVariable second("STASIS_TEST_SECOND", "STASIS_TEST_OTHER=else");
+    for (char** entry = environ; *entry != nullptr; ++entry) copy.push_back(*entry);
+    copy.push_back(nullptr);
+    environ = copy.data();
+    EXPECT_EQ(getenv("STASIS_TEST_FIRST"), nullptr);
+    EXPECT_STREQ(getenv("STASIS_TEST_OTHER"), "else");
+  }
+  EXPECT_STREQ(getenv("STASIS_TEST_FIRST"), "one");
+  EXPECT_STREQ(getenv("STASIS_TEST_SECOND"), "two");
+  EXPECT_EQ(getenv("STASIS_TEST_OTHER"), nullptr);
+  environ = before;
+  unsetenv("STASIS_TEST_FIRST");
+  unsetenv("STASIS_TEST_SECOND");
 }
 
 TEST(HiddenVariable, IsAwayAndComesBack) {

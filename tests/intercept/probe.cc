@@ -3,6 +3,7 @@
 //
 //   version            the driver's version, or its error
 //   init               cuInit and the number of devices
+//   inits              cuInit in many threads at once; what each answered, and the environment of children
 //   retain N           the primary context of device N becomes current
 //   device N           what device N says of itself
 //   find N             the device that has device N's PCI bus id
@@ -20,6 +21,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <barrier>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -28,6 +30,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace {
 
@@ -46,6 +49,39 @@ std::string Init() {
   int count = -1;
   const CUresult counted = cuDeviceGetCount(&count);
   return "init " + std::to_string(result) + " " + std::to_string(counted) + " " + std::to_string(count);
+}
+
+// Children are forked all the while: they are to find the environment as the program has it.
+std::string InitInThreads() {
+  constexpr int kThreads = 8;
+  std::vector<std::string> answers(kThreads + 1);
+  std::barrier together(kThreads + 1);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i)
+    threads.emplace_back([&, i] {
+      together.arrive_and_wait();
+      answers[static_cast<size_t>(i)] = Init();
+    });
+  const auto variables = [] {
+    std::string text;
+    for (const char* name : {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "STASIS_DEVICES"})
+      text += getenv(name) == nullptr ? "-" : getenv(name);
+    return text;
+  };
+  const std::string before = variables();
+  together.arrive_and_wait();
+  std::string& child = answers.back();
+  for (int round = 0; round < 50 && (child.empty() || child == "same"); ++round) {
+    const pid_t pid = fork();
+    if (pid == 0) _exit(variables() == before ? 0 : 1);
+    int status = -1;
+    waitpid(pid, &status, 0);
+    child = status == 0 ? "same" : "another environment";
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::string text;
+  for (const std::string& answer : answers) text += answer + ";";
+  return text;
 }
 
 std::string Retain(int ordinal) {
@@ -161,6 +197,7 @@ std::string Answer(const std::string& line) {
   in >> verb >> number;
   if (verb == "version") return Version();
   if (verb == "init") return Init();
+  if (verb == "inits") return InitInThreads();
   if (verb == "retain") return Retain(number);
   if (verb == "device") return Device(number);
   if (verb == "find") return Find(number);

@@ -83,6 +83,18 @@ class ProcessTest(unittest.TestCase):
                 devices = self.connect(probe).hello()["devices"]
                 self.assertEqual([device["physical"] for device in devices], seen, "where they are on the machine")
 
+    def test_threads_that_initialise_at_once_see_the_same(self):
+        uuids = [device["uuid"].removeprefix("GPU-").replace("-", "") for device in self.node.devices()]
+        machine = ",".join(uuid + "@0000:00:00.0" for uuid in uuids)
+        elsewhere = ",".join(f"{number:032x}@0000:00:00.0" for number in range(3))
+        for devices, below in ((machine, [uuids[0], uuids[2]]), (elsewhere, uuids)):
+            for _ in range(5):
+                with self.subTest(devices):
+                    probe = self.managed(STASIS_STRATEGY="driver-checkpoint", STASIS_DEVICES=devices, CUDA_VISIBLE_DEVICES="0,2")
+                    self.assertEqual(probe.ask("inits"), "init 0 0 2;" * 8 + "same;")
+                    self.assertEqual(probe.ask("devices").split(), [uuids[0], uuids[2]])
+                    self.assertEqual(probe.ask("below").split(), below)
+
     def test_a_driver_is_shown_everything_where_the_machine_is_another_one(self):
         uuids = [device["uuid"].removeprefix("GPU-").replace("-", "") for device in self.node.devices()]
         elsewhere = ",".join(f"{number:032x}@0000:00:00.0" for number in range(3))
