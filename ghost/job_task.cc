@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "base/files.h"
+#include "base/placement_line.h"
 #include "base/unix_socket.h"
 #include "ghost/gpu.h"
 #include "ghost/job.h"
@@ -45,15 +46,18 @@ bool IsWaitingForWake(pid_t pid, bool unknown) {
   return unknown;
 }
 
-// A line for each device: those that `first` sees, in its order, then those that only others see.
-std::string PlacesText(const HeldMember& first, const std::vector<HeldMember>& members) {
+// A line for each device: those that `first` sees, in its order, then those that only others see. `here`:
+// UUIDs of this machine's devices; empty where they are not known.
+std::string PlacesText(const HeldMember& first, const std::vector<HeldMember>& members,
+                       const std::vector<std::string>& here) {
   std::string text;
   std::set<std::string> known;
   auto add = [&](const HeldMember& member) {
     for (const TaskDevice& device : member.devices) {
       if (!known.insert(device.uuid).second) continue;
-      text +=
-          HexOf({device.uuid})[0] + " " + std::to_string(member.placements.at(device.virtual_ordinal)) + "\n";
+      const int place = member.placements.at(device.virtual_ordinal);
+      const bool known_here = static_cast<size_t>(place) < here.size();
+      text += PlacementLine(device.uuid, place, known_here ? here[static_cast<size_t>(place)] : "");
     }
   };
   add(first);
@@ -135,8 +139,11 @@ std::map<std::string, int> Job::RecordedPlaces() const {
   std::map<std::string, int> places;
   Result<std::string> text = ReadFile(PlacesFile());
   std::istringstream lines(text.ok() ? *text : std::string());
-  std::string uuid;
-  for (int physical = 0; lines >> uuid >> physical;) places.emplace(uuid, physical);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream fields(line);
+    std::string uuid;
+    if (int physical = 0; fields >> uuid >> physical) places.emplace(uuid, physical);
+  }
   return places;
 }
 
@@ -411,6 +418,13 @@ Status Job::Attach() {
 
 // Where the task's devices are, for processes of it that begin to use them from now on.
 Status Job::RecordPlaces() {
+  // Asked by processes whose driver is shown what they see, when nothing of that has moved.
+  std::vector<std::string> here;
+  if (std::any_of(holdings_.members.begin(), holdings_.members.end(),
+                  [](const HeldMember& held) { return held.strategy == TaskStrategy::kDriverCheckpoint; })) {
+    ASSIGN_OR_RETURN(Gpu * gpu, OpenGpu());
+    ASSIGN_OR_RETURN(here, gpu->DeviceUuids());
+  }
   const auto first = std::find_if(holdings_.members.begin(), holdings_.members.end(),
                                   std::mem_fn(&HeldMember::sees_devices));
   std::lock_guard lock(mutex_);
@@ -419,7 +433,7 @@ Status Job::RecordPlaces() {
     record_.gpus.clear();
     for (const TaskDevice& device : first->devices)
       record_.gpus.push_back(first->placements.at(device.virtual_ordinal));
-    places = PlacesText(*first, holdings_.members);
+    places = PlacesText(*first, holdings_.members, here);
   } else {
     // Nobody has looked at devices yet: those that have been named are for who does.
     if (op_.request.gpus.empty()) return Status();

@@ -39,31 +39,55 @@ std::vector<TaskAttach::Placement> InOrder(const std::vector<int>& ordinals,
   return placements;
 }
 
+struct Row {
+  std::string uuid;
+  int ordinal = -1;
+  std::string now;  // empty: not named
+};
+
+std::vector<Row> RowsOf(std::string_view text) {
+  std::vector<Row> rows;
+  const std::string lines(text);
+  for (size_t at = 0; at < lines.size();) {
+    const size_t end = std::min(lines.find('\n', at), lines.size());
+    char uuid[65] = {}, now[65] = {};
+    int ordinal = -1;
+    const int fields = std::sscanf(lines.substr(at, end - at).c_str(), "%64s %d %64s", uuid, &ordinal, now);
+    if (fields >= 2 && ordinal >= 0 && ordinal < kMaxOrdinal) rows.push_back({uuid, ordinal, now});
+    at = end + 1;
+  }
+  return rows;
+}
+
 }  // namespace
 
 std::vector<TaskAttach::Placement> PlacementsIn(std::string_view text,
                                                 const std::vector<TaskDevice>& devices) {
-  std::vector<std::pair<std::string, int>> rows;
-  const std::string lines(text);
-  for (size_t at = 0; at < lines.size();) {
-    const size_t end = std::min(lines.find('\n', at), lines.size());
-    char uuid[65] = {};
-    int ordinal = -1;
-    const int fields = std::sscanf(lines.substr(at, end - at).c_str(), "%64s %d", uuid, &ordinal);
-    if (fields == 2 && ordinal >= 0 && ordinal < kMaxOrdinal) rows.emplace_back(uuid, ordinal);
-    at = end + 1;
-  }
+  const std::vector<Row> rows = RowsOf(text);
   std::vector<int> named;
-  for (const auto& [name, ordinal] : rows)
-    if (name == kAnyUuid) named.push_back(ordinal);
+  for (const Row& row : rows)
+    if (row.uuid == kAnyUuid) named.push_back(row.ordinal);
   if (!named.empty()) return InOrder(named, devices);
   std::vector<TaskAttach::Placement> placements;
   for (const TaskDevice& device : devices)
-    for (const auto& [name, ordinal] : rows)
-      if (name == Hex(device.uuid)) placements.push_back({device.virtual_ordinal, ordinal});
+    for (const Row& row : rows)
+      if (row.uuid == Hex(device.uuid)) placements.push_back({device.virtual_ordinal, row.ordinal});
   if (!placements.empty() || rows.size() != devices.size()) return placements;
-  for (size_t i = 0; i < rows.size(); ++i) placements.push_back({devices[i].virtual_ordinal, rows[i].second});
+  for (size_t i = 0; i < rows.size(); ++i)
+    placements.push_back({devices[i].virtual_ordinal, rows[i].ordinal});
   return placements;
+}
+
+bool AreWhereTheyWere(std::string_view text, const std::vector<TaskDevice>& devices) {
+  const std::vector<Row> rows = RowsOf(text);
+  for (const TaskAttach::Placement& now : PlacementsIn(text, devices)) {
+    const TaskDevice& device = devices[static_cast<size_t>(now.virtual_ordinal)];
+    const auto stays = [&](const Row& row) {
+      return row.uuid == Hex(device.uuid) && row.now == row.uuid && row.ordinal == device.physical_ordinal;
+    };
+    if (std::none_of(rows.begin(), rows.end(), stays)) return false;
+  }
+  return true;
 }
 
 Status FollowTask() {

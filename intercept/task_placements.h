@@ -11,9 +11,8 @@
 
 namespace stasis {
 
-// The file in the task's folder: for each device "UUID ordinal", the UUID in hexadecimal digits as the task
-// sees the device, and its physical ordinal now. Of devices that were named before anybody of the task had
-// looked at any, "-" and the ordinal.
+// The file in the task's folder: for each device a PlacementLine(), in files of earlier versions without the
+// last UUID. Of devices that were named before anybody of the task had looked at any, "-" and the ordinal.
 inline constexpr char kPlacementsFile[] = "placements";
 
 // Places the devices of this process, as they have just been recorded, where the task's are. Without the file
@@ -24,6 +23,9 @@ Status FollowTask();
 // without a UUID are for the first ones; who was where one of them goes gets its place.
 std::vector<TaskAttach::Placement> PlacementsIn(std::string_view text,
                                                 const std::vector<TaskDevice>& devices);
+// Whether of these devices every one that has a row is itself, and has its ordinal, where the task is now. A
+// row that does not name what is there says nothing of that.
+bool AreWhereTheyWere(std::string_view text, const std::vector<TaskDevice>& devices);
 
 }  // namespace stasis
 

@@ -248,9 +248,7 @@ std::optional<ShownDevices> DevicesToShow(const char* machine, const Selection& 
     shown.variable += (devices.size() == 1 ? "" : ",") + UuidText(device.uuid);
   }
   if (devices.empty()) return std::nullopt;
-  for (const TaskAttach::Placement& now : PlacementsIn(placements, devices))
-    if (devices[static_cast<size_t>(now.virtual_ordinal)].physical_ordinal != now.physical_ordinal)
-      return std::nullopt;
+  if (!AreWhereTheyWere(placements, devices)) return std::nullopt;
   return shown;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/placement_line.h"
 #include "intercept/task_placements.h"
 
 namespace stasis {
@@ -109,14 +110,18 @@ TEST(DevicesToShow, AreNoneOnceADeviceHasAnotherPlace) {
   const auto shows = [&](const char* visible, const std::string& placements) {
     return DevicesToShow(machine.c_str(), {nullptr, visible, nullptr}, placements).has_value();
   };
-  const std::string second = machine.substr(machine.find(',') + 1, 32),
-                    fourth = machine.substr(machine.rfind(',') + 1, 32);
-  EXPECT_TRUE(shows("1", second + " 1\n"));
-  EXPECT_TRUE(shows("3,1", second + " 1\n" + fourth + " 3\n"));
-  EXPECT_FALSE(shows("3,1", second + " 3\n" + fourth + " 1\n"));
-  EXPECT_FALSE(shows("1", second + " 0\n"));
+  const std::string second = Uuid('\xab'), fourth = Uuid('\xcd'), elsewhere = Uuid('\x77');
+  EXPECT_TRUE(shows("1", PlacementLine(second, 1, second)));
+  EXPECT_TRUE(shows("3,1", PlacementLine(second, 1, second) + PlacementLine(fourth, 3, fourth)));
+  EXPECT_FALSE(shows("3,1", PlacementLine(second, 3, fourth) + PlacementLine(fourth, 1, second)));
+  EXPECT_FALSE(shows("3,1", PlacementLine(second, 1, second) + PlacementLine(fourth, 3, elsewhere)));
+  EXPECT_FALSE(shows("1", PlacementLine(second, 1, elsewhere))) << "the same number on another machine";
+  EXPECT_FALSE(shows("1", PlacementLine(second, 0, second))) << "the machine counts otherwise by now";
+  EXPECT_FALSE(shows("1", PlacementLine(second, 1, ""))) << "nothing says what is there";
+  EXPECT_FALSE(shows("1", PlacementLine(second, 0, "")));
   EXPECT_FALSE(shows("1", "- 2\n")) << "named before anybody has looked";
-  EXPECT_FALSE(shows("1", std::string(32, '7') + " 0\n")) << "come from another machine";
+  EXPECT_FALSE(shows("1", "- 1\n"));
+  EXPECT_FALSE(shows("1", PlacementLine(elsewhere, 1, elsewhere))) << "come from another machine";
 }
 
 TEST(NamesDevicePart, WhereverItStandsInTheList) {
@@ -212,6 +217,8 @@ TEST(TaskPlacementsTest, DevicesAreFoundByTheirUuidsElseByTheirOrder) {
   };
   EXPECT_EQ(text("02cd 0\n01ab 1\n"), "0>1 1>0 ");
   EXPECT_EQ(text("02cd 3\n"), "1>3 ");
+  EXPECT_EQ(text(PlacementLine("\x02\xcd", 0, "\x01\xab") + PlacementLine("\x01\xab", 1, "\x02\xcd")),
+            "0>1 1>0 ");
   EXPECT_EQ(text("0000 1\n1111 0\n"), "0>1 1>0 ");
   EXPECT_EQ(text("0000 1\n"), "");
   EXPECT_EQ(text("02cd -1\n01ab x"), "");

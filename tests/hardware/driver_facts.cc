@@ -210,8 +210,8 @@ void ImportedMemoryIsExportedAgain() {
   }
 }
 
-// A process beside, which keeps a descriptor as the ghost keeps memory: the driver is initialised, so that the
-// device stays in use, and has nothing of its own there.
+// A process beside, which keeps a descriptor as the ghost keeps memory: the driver is initialised, so that
+// the device stays in use, and has nothing of its own there.
 class Holder {
  public:
   Holder() {
@@ -456,6 +456,18 @@ void AProcessThatIsShownOneDeviceIsMoved() {
   if (std::memcmp(&now, &all[1], sizeof now) != 0) End(1, "its device is %s now", VisibleName(now).c_str());
 }
 
+// A cuInit that has found no device leaves the driver to be initialised in another environment.
+void InitMayBeTriedAgain() {
+  setenv("CUDA_VISIBLE_DEVICES", "GPU-00000000-0000-0000-0000-000000000000", 1);
+  const Status opened = OpenDriver(g_driver);
+  if (!opened.ok()) End(1, "%s", std::string(opened.message()).c_str());
+  const CUresult first = Driver().cuInit(0);
+  if (first != CUDA_ERROR_NO_DEVICE) End(1, "without a visible device: %s", NameOf(first).c_str());
+  unsetenv("CUDA_VISIBLE_DEVICES");
+  MUST(cuInit(0));
+  UseDevice();
+}
+
 // NVML lets go of the device's files with the driver, and answers again after the restore.
 void NvmlIsCarried() {
   void* nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -518,6 +530,7 @@ constexpr Fact kFacts[] = {
     {"a-closed-driver-leaves-nothing", false, AClosedDriverLeavesNothing},
     {"short-lists-of-places-are-refused", false, ShortListsOfPlacesAreRefused},
     {"a-process-that-is-shown-one-device-is-moved", false, AProcessThatIsShownOneDeviceIsMoved},
+    {"init-may-be-tried-again", false, InitMayBeTriedAgain},
     {"nvml-is-carried", false, NvmlIsCarried},
     {"checkpoint-with-exportable-memory-mapped", false, CheckpointWithExportableMemoryMapped},
     {"checkpoint-with-managed-memory", false, CheckpointWithManagedMemory},

@@ -66,6 +66,12 @@ class DriverFaults(unittest.TestCase):
             job.wait_for_output(next(line for line in lines if line.startswith("step 1 ")))
         return job
 
+    def check_places(self, places):
+        """What is written down for processes that begin to use devices from now on: where each is, and what is there."""
+        uuids = [device["uuid"].removeprefix("GPU-").replace("-", "") for device in self.site.node.devices()]
+        with open(os.path.join(self.site.run_dir, "tasks", "pair", "placements"), encoding="utf-8") as file:
+            self.assertEqual(file.read(), "".join(f"{uuid} {place} {uuids[place]}\n" for uuid, place in zip(uuids, places)))
+
     def finish(self, job):
         """What both have printed is what they print when nothing disturbs them."""
         self.site.hurry()
@@ -115,6 +121,7 @@ class DriverFaults(unittest.TestCase):
                     if answer["left"] == "paused":
                         job.verb("resume")
         job.verb("migrate", "--gpus", "1")
+        self.check_places([1, 0])
         self.finish(job)
 
 
