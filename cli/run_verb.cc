@@ -103,8 +103,10 @@ int RunVerb(const Options& options, Context& context) {
     return FailRun(Status(StatusCode::kUnavailable, std::string(plan.status().message())), kMissingRemedy,
                    context.reporter);
   }
+  Options counted = options;
+  if (CountsByPci(OwnEnvironment())) counted.gpus = NumbersOfDriver(options.gpus, plan->device.driver);
   bool job = options.ranks > 0 || !options.nodes.empty();
-  return job ? RunJob(options, context, *plan) : RunTask(options, context, *plan);
+  return job ? RunJob(counted, context, *plan) : RunTask(counted, context, *plan);
 }
 
 }  // namespace stasis

@@ -5,9 +5,11 @@
 #include "cli/job_verbs.h"
 #include "cli/verbs.h"
 #include "coordinator/job_result.h"
+#include "coordinator/node/device_choice.h"
 #include "coordinator/node/ghost_client.h"
 #include "coordinator/node/image_names.h"
 #include "coordinator/node/job.h"
+#include "coordinator/node/subprocess.h"
 
 namespace stasis {
 namespace {
@@ -89,6 +91,26 @@ int AskAndReport(const Options& options, const Json& request, Context& context) 
   return context.reporter.Done(answer->result, DescribeResult(options.verb, options.name, answer->result));
 }
 
+// With --gpus in the numbers of the driver that `task` has.
+Result<Options> InDriversNumbers(Options options, const std::string& task, const Context& context) {
+  constexpr auto kProbeTime = std::chrono::seconds(60);
+  if (options.gpus.empty() || !CountsByPci(OwnEnvironment())) return options;
+  Result<Json> record = ReadJson(TaskPaths(context.folders, task).File("task.json"));
+  if (!record.ok()) return options;  // the verb says that there is no such task
+  ASSIGN_OR_RETURN(DriverInfo driver,
+                   ProbeDrivers(context.files.stasis, {TextField(*record, "driver")},
+                                {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"}, Deadline::After(kProbeTime)));
+  options.gpus = NumbersOfDriver(std::move(options.gpus), driver);
+  return options;
+}
+
+// The same of a task or a job. A job's first rank is a task of this machine, or its numbers stay as they are.
+Result<Options> InNumbersOf(const Options& options, const std::string& name, const Context& context) {
+  if (!IsJob(context.folders, name)) return InDriversNumbers(options, name, context);
+  ASSIGN_OR_RETURN(JobRecord record, ReadJobRecord(context.folders.state, name));
+  return record.nodes.size() > 1 ? options : InDriversNumbers(options, record.TaskOf(0), context);
+}
+
 int StayWithRestored(const Options& options, const TaskPaths& paths, const Json& result,
                      TaskFollower& follower, SignalSource& signals, Context& context) {
   Result<Json> process = ReadJson(paths.File("process.json"));
@@ -113,7 +135,10 @@ int PauseVerb(const Options& options, Context& context) {
   return AskAndReport(options, request, context);
 }
 
-int ResumeVerb(const Options& options, Context& context) {
+int ResumeVerb(const Options& given, Context& context) {
+  Result<Options> counted = InNumbersOf(given, given.name, context);
+  if (!counted.ok()) return context.reporter.Fail(counted.status());
+  const Options& options = *counted;
   if (IsJob(context.folders, options.name)) return JobResumeVerb(options, context);
   return AskAndReport(options, Request(options, "resume"), context);
 }
@@ -128,7 +153,10 @@ int CheckpointVerb(const Options& options, Context& context) {
   return AskAndReport(options, request, context);
 }
 
-int MigrateVerb(const Options& options, Context& context) {
+int MigrateVerb(const Options& given, Context& context) {
+  Result<Options> counted = InNumbersOf(given, given.name, context);
+  if (!counted.ok()) return context.reporter.Fail(counted.status());
+  const Options& options = *counted;
   if (IsJob(context.folders, options.name)) return JobMigrateVerb(options, context);
   return AskAndReport(options, Request(options, "migrate"), context);
 }
@@ -142,10 +170,13 @@ int CancelVerb(const Options& options, Context& context) {
   return AskAndReport(options, request, context);
 }
 
-int RestoreVerb(const Options& options, Context& context) {
+int RestoreVerb(const Options& given, Context& context) {
   Reporter& reporter = context.reporter;
-  Result<ImageName> choice = ParseImageName(options.target, context.folders);
+  Result<ImageName> choice = ParseImageName(given.target, context.folders);
   if (!choice.ok()) return reporter.Fail(choice.status());
+  Result<Options> counted = InNumbersOf(given, choice->task, context);
+  if (!counted.ok()) return reporter.Fail(counted.status());
+  const Options& options = *counted;
   if (IsJob(context.folders, choice->task)) return JobRestoreVerb(*choice, options, context);
   Result<TaskFacts> facts = FindTask(choice->task, context);
   if (!facts.ok()) return FailUnknown(facts.status(), options, context);

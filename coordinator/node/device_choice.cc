@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
+#include <numeric>
 
 #include "coordinator/node/subprocess.h"
 #include "coordinator/node/text.h"
@@ -102,6 +104,22 @@ Result<DeviceChoice> ChooseDevice(const std::string& wanted, const OwnFiles& fil
   }
   soft->sentence += "; no NVIDIA driver: " + why;
   return soft;
+}
+
+bool CountsByPci(const std::vector<std::string>& environment) {
+  return EnvironmentValue(environment, "CUDA_DEVICE_ORDER") == "PCI_BUS_ID";
+}
+
+std::vector<int> NumbersOfDriver(std::vector<int> gpus, const DriverInfo& driver) {
+  std::vector<int> by_pci(driver.devices.size());
+  std::iota(by_pci.begin(), by_pci.end(), 0);
+  const auto pci = [&](int number) { return driver.devices[static_cast<size_t>(number)].pci; };
+  for (int number : by_pci)
+    if (pci(number).empty()) return gpus;
+  std::stable_sort(by_pci.begin(), by_pci.end(), [&](int a, int b) { return pci(a) < pci(b); });
+  for (int& gpu : gpus)
+    if (static_cast<size_t>(gpu) < by_pci.size()) gpu = by_pci[static_cast<size_t>(gpu)];
+  return gpus;
 }
 
 Status CheckGpus(const std::vector<int>& gpus, const DriverInfo& driver) {

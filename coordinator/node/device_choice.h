@@ -33,6 +33,12 @@ std::vector<std::string> DriverEnvironment(const std::string& kind, const OwnFil
 // kInvalidArgument when the driver has no device of one of these ordinals.
 Status CheckGpus(const std::vector<int>& gpus, const DriverInfo& driver);
 
+// Whether a program with this environment counts devices by their PCI ids (CUDA_DEVICE_ORDER=PCI_BUS_ID).
+bool CountsByPci(const std::vector<std::string>& environment);
+// The driver's own numbers of devices that were counted by their PCI ids. As they are where the id of a
+// device is not known, and for a number that no device has.
+std::vector<int> NumbersOfDriver(std::vector<int> gpus, const DriverInfo& driver);
+
 // "2 x NVIDIA H100 80GB HBM3 (79.6 GiB)".
 std::string DevicesText(const DriverInfo& driver);
 

@@ -40,5 +40,20 @@ TEST(Devices, AreCounted) {
   EXPECT_EQ(CheckGpus({3}, driver).code(), StatusCode::kInvalidArgument);
 }
 
+TEST(Devices, ThatWereCountedByPciIdsGetTheDriversNumbers) {
+  DriverInfo driver;
+  driver.devices.resize(3);
+  const std::vector<int> gpus = {0, 2, 1, 3};
+  EXPECT_EQ(NumbersOfDriver(gpus, driver), gpus) << "no ids are known";
+  driver.devices[0].pci = "0000:81:00.0";
+  driver.devices[1].pci = "0000:c1:00.0";
+  EXPECT_EQ(NumbersOfDriver(gpus, driver), gpus) << "one is not known";
+  driver.devices[2].pci = "0000:01:00.0";
+  EXPECT_EQ(NumbersOfDriver(gpus, driver), std::vector<int>({2, 1, 0, 3}));
+  EXPECT_TRUE(CountsByPci({"A=1", "CUDA_DEVICE_ORDER=PCI_BUS_ID"}));
+  EXPECT_FALSE(CountsByPci({"CUDA_DEVICE_ORDER=FASTEST_FIRST"}));
+  EXPECT_FALSE(CountsByPci({}));
+}
+
 }  // namespace
 }  // namespace stasis
