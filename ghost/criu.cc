@@ -9,7 +9,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
@@ -130,6 +132,18 @@ class Watched {
   bool gone_ = false;
 };
 
+// That is a matter of a moment, but for a process whose other threads CRIU has to wait for first, and does
+// not.
+bool WaitsForTheDying(pid_t criu) {
+  const Result<std::string> call = ReadFile("/proc/" + std::to_string(criu) + "/syscall", 4096);
+  long number = 0;
+  unsigned long pid = 0;
+  if (!call.ok() || std::sscanf(call->c_str(), "%ld %lx", &number, &pid) != 2) return false;
+  if (number != SYS_wait4 || pid == 0 || pid > INT_MAX) return false;
+  const Result<ProcStat> stat = ReadProcStat(static_cast<pid_t>(pid));
+  return stat.ok() && stat->dying;
+}
+
 }  // namespace
 
 bool IsWholeIdMap(const std::string& map) {
@@ -197,23 +211,24 @@ Result<HeldChild> StartCriuDump(const std::string& criu, pid_t root, const std::
   return child;
 }
 
-// The first process of a PID namespace that is killed ends when the others have been waited for. Those that
-// CRIU holds are CRIU's to wait for, and CRIU may wait for the first one: then neither ends.
+// The first process of a PID namespace that is killed ends when the others have been waited for, and the
+// first thread of a process when its other threads have. Those that CRIU holds are CRIU's to wait for, and
+// CRIU may wait for the first one: then neither ends.
 void AwaitDump(pid_t criu_pid, pid_t root_pid, Duration patience) {
   Watched criu(criu_pid), root(root_pid);
+  const auto is_stuck = [&] { return root.Dies() || WaitsForTheDying(criu_pid); };
   for (bool killed = false; !killed;) {
-    while (!root.Dies()) {
+    while (!is_stuck()) {
       if (criu.EndsWithin(kLookTime)) return;
     }
     if (criu.EndsWithin(patience)) return;
-    // A kill cannot be taken back, and is not for a task that lives.
-    killed = root.Dies() && criu.Kill();
+    // A kill cannot be taken back, and is not for a CRIU that is at work on what lives.
+    killed = is_stuck() && criu.Kill();
   }
-  RawLog(LogLevel::kWarning,
-         "criu works on a task that is dying, and is killed: process %d waits for process %d", criu_pid,
-         root_pid);
+  RawLog(LogLevel::kWarning, "criu, process %d, waits for what is dying below process %d, and is killed",
+         criu_pid, root_pid);
   while (!criu.EndsWithin(kLookTime)) continue;
-  (void)root.EndsWithin(kEndTime);
+  if (root.Dies()) (void)root.EndsWithin(kEndTime);
 }
 
 Result<HeldChild> StartCriuRestore(const std::string& criu, const std::string& images,

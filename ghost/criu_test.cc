@@ -124,6 +124,40 @@ TEST_F(HeldTask, ADumpOfATaskThatIsKilledComesToItsEnd) {
   EXPECT_EQ(ExitText(*status), "signal 9");
 }
 
+// The same of the threads of one process, below a root that lives.
+TEST_F(HeldTask, ADumpInWhichAProcessWithThreadsIsKilledComesToItsEnd) {
+  const pid_t victim = fork();
+  if (victim == 0) {
+    std::thread other([this] {
+      (void)!write(ready_[1], "1", 1);
+      for (;;) pause();
+    });
+    for (;;) pause();
+  }
+  ASSERT_GT(victim, 1);
+  AwaitReady();
+  const pid_t criu = fork();
+  if (criu == 0) {
+    for (const auto& thread :
+         std::filesystem::directory_iterator("/proc/" + std::to_string(victim) + "/task"))
+      if (ptrace(PTRACE_SEIZE, std::stoi(thread.path().filename()), nullptr, nullptr) != 0) _exit(1);
+    (void)!write(ready_[1], "1", 1);
+    (void)waitpid(victim, nullptr, __WALL);
+    _exit(0);
+  }
+  ASSERT_GT(criu, 1);
+  AwaitReady();
+  ASSERT_EQ(kill(victim, SIGKILL), 0);
+  AwaitDump(criu, root_, std::chrono::milliseconds(10));
+  Result<int> status = WaitChild(criu, Deadline::After(std::chrono::seconds(60)));
+  ASSERT_TRUE(status.ok()) << status.status().ToString();
+  EXPECT_EQ(ExitText(*status), "signal 9");
+  EXPECT_FALSE(HasEnded(root_));
+  status = WaitChild(victim, Deadline::After(std::chrono::seconds(60)));
+  ASSERT_TRUE(status.ok()) << status.status().ToString();
+  EXPECT_EQ(ExitText(*status), "signal 9");
+}
+
 TEST_F(HeldTask, ADumpOfATaskThatLivesIsWaitedFor) {
   const pid_t criu = fork();
   if (criu == 0) {

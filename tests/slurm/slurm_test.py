@@ -214,7 +214,7 @@ class Requeue(unittest.TestCase):
         job.requeued()
         self.assertIn("checkpointing slurm-", job.output())
         SITE.hurry(name)
-        self.assertEqual(job.ended(), ("COMPLETED", "0:0"))
+        self.assertEqual(job.ended(), ("COMPLETED", "0:0"), job.output())
         self.assertIn("again from image", job.output())
 
     def test_preempted(self):
@@ -322,7 +322,7 @@ class User(unittest.TestCase):
 
     def test_goes_on(self):
         job = self.start("--stasis=userns", "TERM")
-        self.assertEqual(job.ended(), ("COMPLETED", "0:0"))
+        self.assertEqual(job.ended(), ("COMPLETED", "0:0"), job.output())
         self.assertEqual(job.printed(), undisturbed(STEPS))
         self.assertIn("runs again from image", job.output())
 
