@@ -39,7 +39,7 @@ class Task:
 
     def __init__(self, stasis, env, name, limit):
         self.stasis, self.env, self.name, self.limit = stasis, env, name, limit
-        self.restored = False
+        self.brought_back = False  # by the driver, since it last let go
 
     def __enter__(self):
         return self
@@ -47,18 +47,21 @@ class Task:
     def __exit__(self, _, error, __):
         if isinstance(error, CycleFailed):
             error.logs = self.logs()
-        if self.restored:
-            # What a driver has brought back is let go of again before it is killed: one has taken the whole machine along else.
+        if self.brought_back:
+            with contextlib.suppress(CycleFailed):
+                self.let_go()
+        for command in (["cancel", "--quiet", "--grace", "1ms", self.name], ["rm", self.name]):
             with contextlib.suppress(subprocess.TimeoutExpired):
-                subprocess.run([self.stasis, "pause", self.name], env=self.env, stdin=subprocess.DEVNULL, capture_output=True,
-                               timeout=self.limit, check=False)
-        subprocess.run([self.stasis, "cancel", "--quiet", "--grace", "1ms", self.name], env=self.env, stdin=subprocess.DEVNULL,
-                       capture_output=True, timeout=self.limit, check=False)
-        subprocess.run([self.stasis, "rm", self.name], env=self.env, stdin=subprocess.DEVNULL, capture_output=True,
-                       timeout=self.limit, check=False)
+                subprocess.run([self.stasis, *command], env=self.env, stdin=subprocess.DEVNULL, capture_output=True, timeout=self.limit,
+                               check=False)
+
+    def let_go(self):
+        """What a driver has brought back is let go of again before it is killed: one has taken the whole machine along else."""
+        self.verb("pause")
 
     def verb(self, verb, *arguments, subject=True):
         command = [self.stasis, verb, "--json", *([self.name] if subject else []), *arguments]
+        self.brought_back = self.brought_back or verb in ("resume", "checkpoint", "migrate", "restore")
         try:
             done = subprocess.run(command, env=self.env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                                   timeout=self.limit, check=False)
@@ -68,7 +71,8 @@ class Task:
             answer = json.loads(done.stdout)
         except ValueError:
             answer = {"message": done.stdout[-500:] + done.stderr[-500:]}
-        self.restored = self.restored or verb == "restore"
+        if verb == "pause" and done.returncode == 0:
+            self.brought_back = False
         if done.returncode != 0:
             raise CycleFailed(f"stasis {verb}: {answer.get('message', done.stderr[-500:])}")
         return answer
@@ -121,13 +125,15 @@ class Task:
 
     def finish(self):
         self.wait_for(None, "end")
-        self.restored = False
+        self.brought_back = False
         for task in self.verb("ps", "--all", subject=False)["tasks"]:
             if task["name"] == self.name and task.get("exit_code", 1) == 0:
                 return self.output()
         raise CycleFailed(f"the program did not end well: {self.output()[-1000:]!r}")
 
     def kill(self):
+        if self.brought_back:
+            self.let_go()
         with open(self.state_file("process.json"), encoding="utf-8") as file:
             pid = json.load(file)["pid"]
         try:

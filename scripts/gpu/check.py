@@ -51,6 +51,19 @@ def table(report):
     return "\n".join(lines + [f"gpu_check: {report['verdict'].upper()} on {report['device']}, {report['seconds']:.0f} s"])
 
 
+def write(report, path, started):
+    """After every step, so that one that takes the machine along leaves what those before it have found."""
+    report["seconds"] = round(time.monotonic() - started, 1)
+    report["verdict"] = "fail" if any(row["status"] == "fail" for row in report["steps"]) else "pass"
+    beside = path + ".part"
+    with open(beside, "w", encoding="utf-8") as file:
+        json.dump(report, file, indent=1)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(beside, path)
+
+
 def main():
     parser = argparse.ArgumentParser(prog="gpu_check.sh")
     parser.add_argument("--device", choices=["nvidia", "softgpu"], default="nvidia")
@@ -79,14 +92,10 @@ def main():
             place.look()
             for name in wanted:
                 report["steps"].append(run_step(name, steps.STEPS[name], place, work))
+                write(report, given.report, started)
     except (Absent, Failed) as reason:
         print(f"gpu_check: {reason}", file=sys.stderr)
         return 1
-    report["seconds"] = round(time.monotonic() - started, 1)
-    report["verdict"] = "fail" if any(row["status"] == "fail" for row in report["steps"]) else "pass"
-    with open(given.report, "w", encoding="utf-8") as file:
-        json.dump(report, file, indent=1)
-        file.write("\n")
     print(table(report))
     print(f"report: {os.path.abspath(given.report)}")
     return 0 if report["verdict"] == "pass" else 1

@@ -1,5 +1,6 @@
 """Where the check runs: the tree or bundle, the device and its libraries, and how programs are started on it."""
 
+import contextlib
 import glob
 import json
 import os
@@ -200,5 +201,8 @@ class Place:
         """What a failed step has left."""
         tasks = os.path.join(self.work, "state", "tasks")
         for name in os.listdir(tasks) if os.path.isdir(tasks) else []:
-            subprocess.run([self.stasis, "cancel", "--quiet", "--grace", "1ms", name], env=self.stasis_env(), stdin=subprocess.DEVNULL,
-                           capture_output=True, timeout=60, check=False)
+            # The driver may have brought it back: see run_cycle.Task.let_go().
+            for command in (["pause", name], ["cancel", "--quiet", "--grace", "1ms", name]):
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    subprocess.run([self.stasis, *command], env=self.stasis_env(), stdin=subprocess.DEVNULL, capture_output=True, timeout=60,
+                                   check=False)

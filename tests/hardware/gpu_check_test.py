@@ -57,12 +57,32 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual((status, report), (3, None), output)
         self.assertIn("--device softgpu", output)
 
-    def test_a_step_that_fails_keeps_no_other_from_being_run(self):
-        """A build with a broken sample and without the program for facts."""
+    def copy_of_build(self, without=()):
         build = os.path.join(self.folder, "build")
         shutil.copytree(BUILD, build, symlinks=True, copy_function=os.symlink,
-                        ignore=lambda at, names: [n for n in names if n in ("CMakeFiles", "Testing", "Makefile", "driver_facts")
+                        ignore=lambda at, names: [n for n in names if n in ("CMakeFiles", "Testing", "Makefile", *without)
                                                   or (at == BUILD and n not in ("bin", "lib", "samples", "tests"))])
+        return build
+
+    def test_what_was_brought_back_is_let_go_of_before_it_is_killed(self):
+        """And what a step has found is on disk before the next one begins: a machine may stand still."""
+        build, told, seen = self.copy_of_build(), os.path.join(self.folder, "told"), os.path.join(self.folder, "seen")
+        os.unlink(os.path.join(build, "bin", "stasis"))
+        with open(os.path.join(build, "bin", "stasis"), "w", encoding="utf-8") as file:
+            file.write(f'#!/bin/sh\necho "$1" >> {told}\n[ "$1" != run ] || cp {self.folder}/report.json {seen}\n'
+                       f'exec {built("bin/stasis")} "$@"\n')
+        os.chmod(os.path.join(build, "bin", "stasis"), 0o755)
+        status, _, output = self.run_check("--device", "softgpu", "--only", "machine,pause and restore", build=build)
+        self.assertEqual(status, 0, output)
+        with open(told, encoding="utf-8") as file:
+            verbs = [verb for verb in file.read().split() if verb not in ("logs", "ps")]
+        self.assertEqual(verbs[-6:], ["checkpoint", "pause", "restore", "pause", "cancel", "rm"])
+        with open(seen, encoding="utf-8") as file:
+            self.assertEqual([row["name"] for row in json.load(file)["steps"]], ["machine"])
+
+    def test_a_step_that_fails_keeps_no_other_from_being_run(self):
+        """A build with a broken sample and without the program for facts."""
+        build = self.copy_of_build(["driver_facts"])
         for program in ("stasis", "stasis-init", "stasis-ghost"):
             # They look beside themselves for what belongs to them.
             os.unlink(os.path.join(build, "bin", program))
