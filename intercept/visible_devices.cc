@@ -281,14 +281,17 @@ Status RecordVisibleDevices(bool all, const ShownDevices* shown) {
   return {};
 }
 
-Status CheckDevices(const std::vector<DeviceIdentity>& devices, TaskStrategy strategy) {
-  for (const DeviceIdentity& device : devices)
-    if (device.exclusive && !device.shared_by_mps)
-      return Errorf(
-          StatusCode::kUnsupported,
-          "device %s is for one process at a time (compute mode Exclusive_Process), and who holds its "
-          "memory meanwhile is another one: nvidia-smi -c DEFAULT",
-          device.name.c_str());
+Status CheckDevices(const std::vector<DeviceIdentity>& devices, const std::vector<TaskDevice>& seen,
+                    TaskStrategy strategy) {
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const DeviceIdentity& device = devices[i];
+    if (!seen[i].used || !device.exclusive || device.shared_by_mps) continue;
+    return Errorf(
+        StatusCode::kUnsupported,
+        "device %s is for one process at a time (compute mode Exclusive_Process), and who holds its "
+        "memory meanwhile is another one: nvidia-smi -c DEFAULT",
+        device.name.c_str());
+  }
   if (strategy != TaskStrategy::kDriverCheckpoint) return {};
   for (const DeviceIdentity& device : devices) {
     const bool part = RawUuid(device.uuid) != RawUuid(device.uuid_v2);
@@ -300,7 +303,9 @@ Status CheckDevices(const std::vector<DeviceIdentity>& devices, TaskStrategy str
   return {};
 }
 
-Status CheckVisibleDevices(TaskStrategy strategy) { return CheckDevices(TheIdentities().devices, strategy); }
+Status CheckVisibleDevices(TaskStrategy strategy) {
+  return CheckDevices(TheIdentities().devices, VisibleDevices(), strategy);
+}
 
 bool VisibleDevicesRecorded() { return TheIdentities().recorded; }
 

@@ -74,10 +74,12 @@ struct DeviceIdentity {
 // driver shows, unchanged. `shown`: what it was shown of the machine's, null for everything.
 Status RecordVisibleDevices(bool all, const ShownDevices* shown);
 bool VisibleDevicesRecorded();
-// kUnsupported, naming the device, where only one process at a time may use one, since the ghost does so
-// beside the program; and where `strategy` is the driver's own checkpoint, which takes neither parts of a
-// device (MIG) nor one that processes share through a server (MPS).
-Status CheckDevices(const std::vector<DeviceIdentity>& devices, TaskStrategy strategy);
+// kUnsupported, naming the device, where only one process at a time may use one that the program uses
+// (`seen`, in the same order), since the ghost does so beside it; and where `strategy` is the driver's own
+// checkpoint, which takes neither parts of a device (MIG) nor one that processes share through a server
+// (MPS).
+Status CheckDevices(const std::vector<DeviceIdentity>& devices, const std::vector<TaskDevice>& seen,
+                    TaskStrategy strategy);
 Status CheckVisibleDevices(TaskStrategy strategy);
 
 // From then on the program is answered from the record: the devices below are not those of the start.

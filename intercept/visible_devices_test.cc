@@ -132,17 +132,24 @@ TEST(NamesDevicePart, WhereverItStandsInTheList) {
   EXPECT_FALSE(NamesDevicePart(nullptr));
 }
 
+std::vector<TaskDevice> Seen(std::initializer_list<bool> used) {
+  std::vector<TaskDevice> devices;
+  for (const bool one : used) devices.emplace_back().used = one;
+  return devices;
+}
+
 TEST(CheckDevices, TheDriversOwnCheckpointTakesWholeDevicesOfTheProcessAlone) {
   DeviceIdentity whole, part, shared;
   whole.name = part.name = shared.name = "H100";
   part.uuid_v2.bytes[0] = 1;
   shared.shared_by_mps = true;
-  EXPECT_TRUE(CheckDevices({whole, whole}, TaskStrategy::kDriverCheckpoint).ok());
+  EXPECT_TRUE(CheckDevices({whole, whole}, Seen({true, true}), TaskStrategy::kDriverCheckpoint).ok());
   for (const auto& [device, what] : {std::pair(part, "MIG"), std::pair(shared, "MPS")}) {
-    const Status refused = CheckDevices({whole, device}, TaskStrategy::kDriverCheckpoint);
+    const Status refused =
+        CheckDevices({whole, device}, Seen({true, false}), TaskStrategy::kDriverCheckpoint);
     EXPECT_EQ(refused.code(), StatusCode::kUnsupported);
     EXPECT_NE(refused.message().find(what), std::string::npos) << refused.message();
-    EXPECT_TRUE(CheckDevices({whole, device}, TaskStrategy::kReconstruct).ok()) << what;
+    EXPECT_TRUE(CheckDevices({whole, device}, Seen({true, true}), TaskStrategy::kReconstruct).ok()) << what;
   }
 }
 
@@ -151,9 +158,10 @@ TEST(CheckDevices, OneThatOnlyOneProcessMayUseHasNoRoomForTheGhost) {
   exclusive.name = "H100";
   exclusive.exclusive = true;
   for (const TaskStrategy strategy : {TaskStrategy::kReconstruct, TaskStrategy::kDriverCheckpoint}) {
-    const Status refused = CheckDevices({shared, exclusive}, strategy);
+    const Status refused = CheckDevices({shared, exclusive}, Seen({false, true}), strategy);
     EXPECT_EQ(refused.code(), StatusCode::kUnsupported);
     EXPECT_NE(refused.message().find("H100 is for one process"), std::string::npos) << refused.message();
+    EXPECT_TRUE(CheckDevices({shared, exclusive}, Seen({true, false}), strategy).ok()) << "not used";
   }
 }
 
