@@ -92,11 +92,12 @@ std::vector<DeviceMove> MapDevices(const std::vector<std::string>& were,
     if (std::count(free.begin(), free.end(), were[i]) != 0) take(i, were[i]);
   for (size_t i = wanted.size(); i < were.size() && !free.empty(); ++i)
     if (now[i].empty()) take(i, std::string(free.front()));
-  if (now == were) return {};
   std::vector<DeviceMove> moves;
   for (size_t i = 0; i < were.size(); ++i)
     if (!now[i].empty()) moves.push_back({were[i], now[i]});
-  return moves;
+  const bool all_stay = std::all_of(moves.begin(), moves.end(),
+                                    [](const DeviceMove& move) { return move.old_uuid == move.new_uuid; });
+  return all_stay ? std::vector<DeviceMove>() : moves;
 }
 
 }  // namespace stasis

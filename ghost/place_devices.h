@@ -36,7 +36,7 @@ Status CheckMovesDevices(int driver_version);
 // What NVIDIA's driver is told when it brings a process back: of every device that the process's driver has,
 // where it is to be, and no place twice. `were` are those devices, of which the first go to `wanted`, in the
 // same order; the others stay, or, where that is not among `here` or is taken, go to what is left of `here`.
-// For whom nothing is left is left out. Empty when all stay.
+// For whom nothing is left is left out. Empty when all others stay.
 std::vector<DeviceMove> MapDevices(const std::vector<std::string>& were,
                                    const std::vector<std::string>& wanted,
                                    const std::vector<std::string>& here);

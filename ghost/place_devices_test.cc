@@ -108,6 +108,8 @@ TEST(MapDevicesTest, EveryDeviceOfTheDriverHasAPlaceAndNoneIsGivenTwice) {
 TEST(MapDevicesTest, NothingIsSaidWhenAllStay) {
   EXPECT_EQ(MapDevices({"b", "a"}, {"b"}, {"a", "b"}), Moves());
   EXPECT_EQ(MapDevices({}, {}, {"a"}), Moves());
+  // One that the process does not see has been lost.
+  EXPECT_EQ(MapDevices({"b", "a", "c"}, {"b"}, {"b", "c"}), Moves());
 }
 
 TEST(MapDevicesTest, OnAnotherMachineTheDriversOtherDevicesGoWhereThereIsRoom) {
