@@ -139,10 +139,14 @@ bool Works(const std::vector<Finding>& findings, Needed what) {
 Finding CheckDriverVersion(int version) {
   constexpr int kCarries = 12080, kMoves = 13000;
   const std::string cuda = "CUDA " + DriverVersionText(version);
-  Finding finding{"driver's version", Needed::kPause, version >= kCarries, "",
+  // Programs on the driver API alone, and those on the software device, are paused without it.
+  Finding finding{"driver's version", Needed::kNothing, version >= kCarries, "",
                   "install NVIDIA's driver 570 or newer; 580 or newer also moves tasks to other devices"};
   if (!finding.ok) {
-    finding.detail = cuda + ": no checkpoint of its own, and programs that use NVIDIA's runtime need that";
+    finding.detail =
+        cuda +
+        ": no checkpoint of its own, and programs that use NVIDIA's runtime are not paused without "
+        "that; those on the driver alone are, by reconstruct";
   } else if (version < kMoves) {
     finding.detail =
         cuda + ": brings programs back on the devices that they were on, and moves none to others";

@@ -26,8 +26,8 @@ struct Finding {
 std::vector<Finding> ExamineSystem();
 // What belongs to Stasis and its tasks: own files, folders, drivers, toolkit.
 std::vector<Finding> ExamineInstallation(const Context& context);
-// Of what NVIDIA's driver can do by itself, which is what a pause needs of it: `version` as
-// cuDriverGetVersion.
+// Of what NVIDIA's driver can do by itself, which is what a pause of programs on NVIDIA's runtime needs of
+// it: `version` as cuDriverGetVersion.
 Finding CheckDriverVersion(int version);
 
 // True when every finding that `what` needs is ok.
