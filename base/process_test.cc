@@ -63,7 +63,7 @@ TEST(Process, OneThatNeverWasHasEnded) {
   EXPECT_EQ(IdentifyProcess(1 << 30).status().code(), StatusCode::kNotFound);
 }
 
-// A task of which nothing could be read was once told, and treated, as one that had died.
+// That nothing can be read of a process does not say that it died.
 TEST(Process, WhatCannotBeLookedAtHasNotEnded) {
   const Result<ProcessIdentity> self = IdentifyProcess(getpid());
   ASSERT_OK(self.status());

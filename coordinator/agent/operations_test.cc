@@ -59,6 +59,10 @@ class Hold {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return begun_.count(id) != 0; });
   }
+  void AwaitReleased(const std::string& id) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return released_.count(id) != 0; });
+  }
   void Release(const std::string& id) {
     std::lock_guard lock(mutex_);
     released_.insert(id);
@@ -128,7 +132,7 @@ class NameKind : public OperationKind {
     ScopedSpan span(context, "name");
     span.set_bytes(3);
     hold_.Begin(context.id());
-    while (!hold_.released(context.id())) std::this_thread::yield();
+    hold_.AwaitReleased(context.id());
     return Good("name");
   }
   Json Recover(OperationContext& context) override { return Carry(context); }
@@ -150,7 +154,7 @@ class AskKind : public OperationKind {
   explicit AskKind(Hold& hold) : hold_(hold) {}
   Json Carry(OperationContext& context) override {
     hold_.Begin(context.id());
-    while (!hold_.released(context.id())) std::this_thread::yield();
+    hold_.AwaitReleased(context.id());
     context.RefuseOthers(Status(StatusCode::kUnavailable, "nobody knows"), "wait");
     hold_.Begin(context.id() + " refuses");
     while (context.overruled_by().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -352,7 +356,7 @@ TEST_F(OperationsTest, OneThatEndsTheJobGoesBeforeTheOthers) {
   }
 }
 
-// One whose end nobody knows was once waited for by all that came after it.
+// Nobody knows when that one ends.
 TEST_F(OperationsTest, WhatDecidesOverrulesAndTheOthersNeedNotWait) {
   const std::string asks = Submit("ask", "a");
   hold_.AwaitBegun(asks);

@@ -386,7 +386,7 @@ class Trouble(WithTwoNodes):
         self.assertIn("comes back from the image", self.schedd.story())
 
     def test_a_node_is_lost_as_a_job_is_handed_over_to_it(self):
-        """Only it could say what became of the job, which stood still where it came from until that one's agent ended."""
+        """Only it can say what became of the job, which comes back where it came from all the same."""
         self.start("a", "b", lease="1h", checkpoints="0")
         job = self.run_job("between", gpus=2)
         here = self.schedd.job("between").node
