@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/files.h"
 #include "base/raw_log.h"
 #include "dedup/crypt.h"
 #include "ghost/fault.h"
@@ -40,15 +41,12 @@ Result<int> PlaceOf(const HeldMember& member, const TaskExtent& extent) {
   return Errorf(StatusCode::kCorrupt, "memory on device %d, which the process does not see", extent.device);
 }
 
+// Written to and read from as a file: to map so much costs more than to copy it, and a page that is not there
+// is an error of write(2), where in a mapping it is a signal in the middle of a copy.
 Result<Fd> HostMemory(uint64_t size) {
   Fd arena(memfd_create("stasis-held", MFD_CLOEXEC));
   if (!arena.valid()) return ErrnoStatus(errno, "create host memory");
   if (ftruncate(arena.get(), static_cast<off_t>(size)) != 0) return ErrnoStatus(errno, "size host memory");
-  // Memory that is not there is found now, and not by a signal in the middle of a copy.
-  if (size > 0 && posix_fallocate(arena.get(), 0, static_cast<off_t>(size)) != 0) {
-    return Status(StatusCode::kResourceExhausted,
-                  "no " + SizeText(size) + " of host memory for the device memory");
-  }
   return arena;
 }
 
@@ -166,16 +164,9 @@ std::vector<StreamLayout> Holdings::OwnLayouts() const {
   return layouts;
 }
 
-Result<Mapping> Holdings::MapArena(int protection) const {
+std::unique_ptr<MemorySource> Holdings::SourceOfArena() const {
   uint64_t total = 0;
-  StartsOf(members, &total);
-  if (total == 0) return Mapping();
-  return Mapping::OfFd(arena_.get(), 0, total, protection);
-}
-
-std::unique_ptr<MemorySource> Holdings::SourceOfArena(Mapping arena) const {
-  uint64_t total = 0;
-  return SourceOf(StartsOf(members, &total), std::move(arena));
+  return SourceOf(StartsOf(members, &total), arena_.get());
 }
 
 Result<std::unique_ptr<ImageReader>> Holdings::OpenHeldImage() const {
@@ -194,18 +185,13 @@ Status Holdings::CopyToHost(Gpu& gpu, const CopyContext& context) {
   std::vector<uint64_t> starts = StartsOf(members, &total);
   RETURN_IF_ERROR(CheckHostRoom(total, FreeHostRoom()));
   ASSIGN_OR_RETURN(Fd arena, HostMemory(total));
-  if (total > 0) {
-    ASSIGN_OR_RETURN(Mapping map, Mapping::OfFd(arena.get(), 0, total, PROT_READ | PROT_WRITE));
-    std::span<std::byte> bytes(map.bytes(), map.size());
-    std::vector<StreamLayout> layouts = OwnLayouts();
-    gpu.Pin(bytes);
-    Status copied = CopyPieces(
-        Pointers(layouts), *source, nullptr, context,
-        [&](const MemberPiece& p) { return bytes.subspan(starts[p.member] + p.piece.offset, p.piece.size); },
-        [](const MemberPiece&, std::span<const std::byte>) { return Fault(FaultPoint::kStoreInside); });
-    gpu.Unpin(bytes);
-    RETURN_IF_ERROR(copied);
-  }
+  std::vector<StreamLayout> layouts = OwnLayouts();
+  auto keep = [&](const MemberPiece& piece, std::span<const std::byte> bytes) -> Status {
+    RETURN_IF_ERROR(WriteAt(arena.get(), bytes, starts[piece.member] + piece.piece.offset)
+                        .WithContext("host memory for the device memory"));
+    return Fault(FaultPoint::kStoreInside);
+  };
+  RETURN_IF_ERROR(CopyPieces(Pointers(layouts), *source, gpu, context, keep));
   arena_ = std::move(arena);
   return Status();
 }
@@ -240,8 +226,7 @@ Status Holdings::AddStreams(ImageWriter& image) const {
 Status Holdings::Save(Gpu* gpu, ImageWriter& image, const CopyContext& context) const {
   if (active_bytes() == 0) return Status();
   if (in_host()) {
-    ASSIGN_OR_RETURN(Mapping arena, MapArena(PROT_READ));
-    return SaveStreams(StreamNames(), *SourceOfArena(std::move(arena)), nullptr, image, context);
+    return SaveStreams(StreamNames(), *SourceOfArena(), nullptr, image, context);
   }
   if (on_disk()) {
     ASSIGN_OR_RETURN(std::unique_ptr<ImageReader> held, OpenHeldImage());
@@ -332,9 +317,7 @@ Status Holdings::FillDevice(Gpu& gpu, const std::function<Status(DeviceMemory& m
 }
 
 Status Holdings::FillFromArena(Gpu& gpu, const CopyContext& context) {
-  ASSIGN_OR_RETURN(Mapping arena, MapArena(PROT_READ | PROT_WRITE));
-  const std::span<std::byte> pinned(arena.bytes(), arena.size());
-  const std::unique_ptr<MemorySource> source = SourceOfArena(std::move(arena));
+  const std::unique_ptr<MemorySource> source = SourceOfArena();
   std::vector<StreamLayout> layouts = OwnLayouts();
   std::vector<StreamMap> maps;
   for (const HeldMember& member : members) maps.emplace_back(member);
@@ -346,12 +329,7 @@ Status Holdings::FillFromArena(Gpu& gpu, const CopyContext& context) {
             return memory[piece.member][extent].Write(inside, part);
           });
     };
-    // Every piece is written from where it lies.
-    auto no_staging = [](const MemberPiece&) { return std::span<std::byte>(); };
-    gpu.Pin(pinned);
-    Status status = CopyPieces(Pointers(layouts), *source, nullptr, context, no_staging, write);
-    gpu.Unpin(pinned);
-    return status;
+    return CopyPieces(Pointers(layouts), *source, gpu, context, write);
   });
 }
 

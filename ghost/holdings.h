@@ -78,9 +78,8 @@ class Holdings {
 
  private:
   std::vector<StreamLayout> OwnLayouts() const;
-  // The host memory that is held; owns nothing where that has no bytes.
-  Result<Mapping> MapArena(int protection) const;
-  std::unique_ptr<MemorySource> SourceOfArena(Mapping arena) const;
+  // Of the host memory that is held.
+  std::unique_ptr<MemorySource> SourceOfArena() const;
   Result<std::unique_ptr<ImageReader>> OpenHeldImage() const;
   Status CheckRoom(Gpu& gpu) const;
   // New memory for all extents, filled by `fill`.

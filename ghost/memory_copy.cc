@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/files.h"
 #include "base/parallel.h"
 #include "ghost/fault.h"
 #include "ghost/staging.h"
@@ -37,18 +38,18 @@ class DeviceSource final : public MemorySource {
   const DeviceMemory memory_;
 };
 
-class ArenaSource final : public MemorySource {
+class FileSource final : public MemorySource {
  public:
-  ArenaSource(std::vector<uint64_t> starts, Mapping arena)
-      : starts_(std::move(starts)), arena_(std::move(arena)) {}
-  Result<std::span<const std::byte>> Read(const MemberPiece& piece, std::span<std::byte>) override {
-    const std::byte* start = arena_.bytes() + starts_[piece.member] + piece.piece.offset;
-    return std::span<const std::byte>(start, piece.piece.size);
+  FileSource(std::vector<uint64_t> starts, int file) : starts_(std::move(starts)), file_(file) {}
+  Result<std::span<const std::byte>> Read(const MemberPiece& piece, std::span<std::byte> staging) override {
+    RETURN_IF_ERROR(ReadAt(file_, staging, starts_[piece.member] + piece.piece.offset)
+                        .WithContext("device memory that is held in host memory"));
+    return std::span<const std::byte>(staging);
   }
 
  private:
   const std::vector<uint64_t> starts_;
-  const Mapping arena_;
+  const int file_;
 };
 
 class ImageSource final : public MemorySource {
@@ -149,26 +150,23 @@ std::unique_ptr<MemorySource> SourceOf(const std::vector<HeldMember>& members, D
   return std::make_unique<DeviceSource>(members, std::move(memory));
 }
 
-std::unique_ptr<MemorySource> SourceOf(std::vector<uint64_t> starts, Mapping arena) {
-  return std::make_unique<ArenaSource>(std::move(starts), std::move(arena));
+std::unique_ptr<MemorySource> SourceOf(std::vector<uint64_t> starts, int file) {
+  return std::make_unique<FileSource>(std::move(starts), file);
 }
 
 std::unique_ptr<MemorySource> SourceOf(const std::vector<HeldMember>& members, const ImageReader& image) {
   return std::make_unique<ImageSource>(members, image);
 }
 
-Status CopyPieces(const Layouts& layouts, MemorySource& source, Gpu* gpu, const CopyContext& context,
-                  const std::function<std::span<std::byte>(const MemberPiece&)>& place,
+Status CopyPieces(const Layouts& layouts, MemorySource& source, Gpu& gpu, const CopyContext& context,
                   const std::function<Status(const MemberPiece&, std::span<const std::byte>)>& sink) {
   std::vector<MemberPiece> pieces = PiecesOf(layouts);
+  if (pieces.empty()) return Status();
   size_t threads = ThreadsFor(pieces);
-  Staging staging;
-  if (!place && !pieces.empty()) {
-    ASSIGN_OR_RETURN(staging, Staging::Create(threads, gpu));
-  }
+  ASSIGN_OR_RETURN(Staging staging, Staging::Create(threads, &gpu));
   return ForPieces(pieces, threads, source, context, [&](const MemberPiece& piece, size_t worker) -> Status {
-    std::span<std::byte> buffer = place ? place(piece) : staging.Of(worker, piece.piece.size);
-    ASSIGN_OR_RETURN(std::span<const std::byte> bytes, source.Read(piece, buffer));
+    ASSIGN_OR_RETURN(std::span<const std::byte> bytes,
+                     source.Read(piece, staging.Of(worker, piece.piece.size)));
     return sink(piece, bytes);
   });
 }

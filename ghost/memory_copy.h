@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "base/mapping.h"
 #include "base/progress.h"
 #include "base/status.h"
 #include "dedup/image.h"
@@ -70,15 +69,13 @@ class MemorySource {
 using DeviceMemory = std::vector<std::vector<GpuMemory>>;  // by member and extent
 Result<DeviceMemory> ImportAll(Gpu& gpu, const std::vector<HeldMember>& members);
 std::unique_ptr<MemorySource> SourceOf(const std::vector<HeldMember>& members, DeviceMemory memory);
-// From host memory in which the member's streams begin at `starts`.
-std::unique_ptr<MemorySource> SourceOf(std::vector<uint64_t> starts, Mapping arena);
+// From a file that outlives the source, in which the members' streams begin at `starts`.
+std::unique_ptr<MemorySource> SourceOf(std::vector<uint64_t> starts, int file);
 // From an image that outlives the source; its streams have the members' names.
 std::unique_ptr<MemorySource> SourceOf(const std::vector<HeldMember>& members, const ImageReader& image);
 
-// Takes every piece from `source` to `sink`. `place` may name the memory that a piece goes to; else staging
-// memory is used, pinned in `gpu` if that is not null.
-Status CopyPieces(const Layouts& layouts, MemorySource& source, Gpu* gpu, const CopyContext& context,
-                  const std::function<std::span<std::byte>(const MemberPiece&)>& place,
+// Takes every piece from `source` to `sink`, through staging memory that is pinned in `gpu`.
+Status CopyPieces(const Layouts& layouts, MemorySource& source, Gpu& gpu, const CopyContext& context,
                   const std::function<Status(const MemberPiece&, std::span<const std::byte>)>& sink);
 
 // One piece into the stream `name` of an image. `staging` is as long as the piece.

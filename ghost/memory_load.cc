@@ -103,7 +103,7 @@ Status LoadFromStore(const LoadTarget& target, const FanPlan& plan, const CopyCo
   // Of the progress only what is written here.
   CopyContext pieces = context;
   pieces.progress = nullptr;
-  return CopyPieces(layouts, source, &target.gpu, pieces, nullptr,
+  return CopyPieces(layouts, source, target.gpu, pieces,
                     [&](const MemberPiece& piece, std::span<const std::byte> bytes) -> Status {
                       RETURN_IF_ERROR(Fault(FaultPoint::kLoadInside));
                       for (const Run& run : RunsOf(piece, *layouts[piece.member], plan)) {
