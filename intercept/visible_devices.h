@@ -46,9 +46,8 @@ struct ShownDevices {
   std::vector<MachineDevice> machine;  // all of the machine
 };
 // By what the launcher has written down of the machine (STASIS_DEVICES, null: nothing), and where the task is
-// now
-// (`placements`, as in kPlacementsFile). None when that is not known well enough, or when another device is
-// in the place of one of the program's by now: it goes on being told what it was told at start.
+// now (`placements`, as in kPlacementsFile). None when that is not known well enough, or when another device
+// is in the place of one of the program's by now: it goes on being told what it was told at start.
 std::optional<ShownDevices> DevicesToShow(const char* machine, const Selection& selection,
                                           std::string_view placements);
 // Whether the value of CUDA_VISIBLE_DEVICES names a part of a device. A process has no more than one of
