@@ -158,6 +158,13 @@ class Option(unittest.TestCase):
         self.assertEqual(result.returncode, 7)
         self.assertEqual(result.stdout, "[a  b] $HOME\n")
 
+    def test_functions_of_the_environment_are_the_programs_alone(self):
+        """As modules of clusters export them."""
+        env = SITE.env(**{"BASH_FUNC_dirname%%": "() { echo called >&2; command dirname \"$@\"; }"})
+        result = srun("--stasis", "-n1", "bash", "-c", "dirname /a/b", env=env)
+        self.assertEqual(result.stdout, "called\n/a\n")
+        self.assertNotIn("called", result.stderr)
+
     def test_several_programs_are_refused(self):
         LAB.write("programs", "0 echo a\n1 echo b\n")
         result = srun("--stasis", "-n2", "--multi-prog", LAB.path("programs"), check=False)
