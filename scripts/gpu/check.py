@@ -26,6 +26,18 @@ def version():
     return done.stdout.strip() or "unknown"
 
 
+def lacks_something(row):
+    return row["status"] == "absent" or any(isinstance(part, dict) and "absent" in part for part in row["details"].values())
+
+
+def look_again(row, place):
+    """What is not possible on this machine was so before the step as well: a device that answers no more is another thing."""
+    try:
+        place.look_again()
+    except (Absent, Failed) as reason:
+        row.update(status="fail", summary=f"the driver answers no more: {reason}; before that: {row['summary']}")
+
+
 def run_step(name, step, place, work):
     print(f"== {name}", file=sys.stderr, flush=True)
     started = time.monotonic()
@@ -39,6 +51,8 @@ def run_step(name, step, place, work):
     except Exception as error:  # pylint: disable=broad-except
         # A fault of the check itself must not keep the other steps from being run.
         row.update(status="fail", summary=f"{type(error).__name__}: {error}", details={"trace": traceback.format_exc()})
+    if row["status"] != "fail" and lacks_something(row):
+        look_again(row, place)
     row["seconds"] = round(time.monotonic() - started, 1)
     print(f"   {row['status']}: {row['summary'][:300]}", file=sys.stderr, flush=True)
     return row

@@ -25,6 +25,10 @@ class Absent(Exception):
     """Something that the step needs is not on this machine; the sentence that says what."""
 
 
+class FailedAlone(Absent):
+    """What the step compares with does not run without stasis either; the sentence that says how it failed."""
+
+
 def run(command, limit, env=None, check=True):
     """The finished process; Failed when it does not end in time, or, with `check`, not well."""
     try:
@@ -113,10 +117,13 @@ class Place:
     def look(self):
         """What the driver says of itself and of its devices."""
         if self.seen is None:
-            done = run([sys.executable, os.path.join(ROOT, "scripts", "gpu", "look.py"), self.driver], 120, self.env())
-            self.seen = json.loads(done.stdout)
+            self.seen = self.look_again()
             self.gpus = len(self.seen["devices"])
         return self.seen
+
+    def look_again(self):
+        """The same, asked now: Failed where the driver answers no more."""
+        return json.loads(run([sys.executable, os.path.join(ROOT, "scripts", "gpu", "look.py"), self.driver], 120, self.env()).stdout)
 
     def need_runtime(self):
         """Absent where the samples cannot run as the driver is too old for the runtime that they were built with."""

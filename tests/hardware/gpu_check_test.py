@@ -100,6 +100,42 @@ class GpuCheck(unittest.TestCase):
                          {"stencil by capture", "stencil by explicit graph"}, details)
         self.assertIn("stencil", report["steps"][1]["summary"])
 
+    def replace_samples(self, build, names, script):
+        for name in names:
+            path = os.path.join(build, "samples", name)
+            os.unlink(path)
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(script)
+            os.chmod(path, 0o755)
+
+    def test_samples_that_all_fail_by_themselves_are_no_pass(self):
+        build = self.copy_of_build()
+        programs = ["vector", "stencil", "mlp_train", "gpt_train", "cnn_train", "nccl_ring", "ddp_train", "pipeline_train", "tp_train"]
+        self.replace_samples(build, programs, "#!/bin/sh\necho no device >&2\nexit 1\n")
+        status, report, output = self.run_check("--device", "softgpu", "--only", "samples", build=build)
+        self.assertEqual((status, report["steps"][0]["status"]), (1, "fail"), output)
+        self.assertIn("no device", report["steps"][0]["summary"])
+        # One that lacks a library is not there to be checked.
+        self.replace_samples(build, programs, "#!/bin/sh\necho 'x: error while loading shared libraries: libx.so: cannot open' >&2\nexit 127\n")
+        status, report, output = self.run_check("--device", "softgpu", "--only", "samples", build=build)
+        self.assertEqual((status, report["steps"][0]["status"]), (0, "pass"), output)
+        self.assertIn("libx.so", report["steps"][0]["summary"])
+
+    def test_a_device_that_answers_no_more_is_not_absent(self):
+        build = self.copy_of_build()
+        self.replace_samples(build, ["vector"], f"#!/bin/sh\nrm -f {build}/lib/softgpu/libcuda.so.1\nexit 1\n")
+        status, report, output = self.run_check("--device", "softgpu", "--only", "devices", build=build)
+        self.assertEqual((status, report["steps"][0]["status"]), (1, "fail"), output)
+
+    def test_a_library_that_fails_by_itself_is_absent_after_a_move(self):
+        build = self.copy_of_build()
+        for name in os.listdir(os.path.join(build, "lib", "softgpu")):
+            if name.startswith("libcublas.so"):
+                os.unlink(os.path.join(build, "lib", "softgpu", name))
+        status, report, output = self.run_check("--device", "softgpu", "--only", "devices", build=build)
+        self.assertEqual((status, report["steps"][0]["status"]), (0, "pass"), output)
+        self.assertIn("absent: a-library-after-a-move", report["steps"][0]["summary"])
+
     def test_usage(self):
         for arguments in (["--device", "fpga"], ["--device", "softgpu", "--only", "sleep"], ["--wrong"], ["--minutes"]):
             self.assertEqual(self.run_check(*arguments)[0], 2, arguments)
