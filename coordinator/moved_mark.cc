@@ -11,6 +11,8 @@ namespace stasis {
 namespace {
 
 constexpr size_t kMaxMark = 64 << 10;
+// Of a mark that does not say it: it is one all the same.
+constexpr char kUnknownNode[] = "(unknown)";
 
 std::string PathOf(const std::string& task_folder) { return task_folder + "/moved.json"; }
 std::string CamePathOf(const std::string& task_folder) { return task_folder + "/came.json"; }
@@ -36,12 +38,11 @@ Status UnmarkMoved(const std::string& task_folder) { return Remove(PathOf(task_f
 std::string MovedTo(const std::string& task_folder) {
   Result<std::string> text = ReadFile(PathOf(task_folder), kMaxMark);
   if (text.status().code() == StatusCode::kNotFound) return "";
-  // A mark that cannot be read is one.
-  if (!text.ok()) return "another one";
-  Json mark = Json::parse(*text, nullptr, false);
-  if (!mark.is_object()) return "another one";
-  auto node = mark.find("node");
-  return node != mark.end() && node->is_string() ? node->get<std::string>() : "another one";
+  if (!text.ok()) return kUnknownNode;
+  const Json mark = Json::parse(*text, nullptr, false);
+  const auto node = mark.is_object() ? mark.find("node") : mark.end();
+  const std::string name = node != mark.end() && node->is_string() ? node->get<std::string>() : "";
+  return name.empty() ? kUnknownNode : name;
 }
 
 Status RefuseMoved(const std::string& task, const std::string& task_folder, std::string* remedy) {

@@ -14,7 +14,7 @@ namespace stasis {
 // On stable storage when it returns.
 Status MarkMoved(const std::string& task_folder, const std::string& node);
 Status UnmarkMoved(const std::string& task_folder);
-// The node; "": it has no mark.
+// The node, "(unknown)" where the mark does not say it; "": it has no mark.
 std::string MovedTo(const std::string& task_folder);
 // kFailedPrecondition for a task with a mark: `task` is its name. `*remedy`: what helps where that node is
 // gone.

@@ -181,6 +181,7 @@ void Agent::Stop() {
   watches_->Stop();
   logs_->Stop();
   schedules_.Empty();
+  incoming_->Stop();
   // Who watches an operation is told its end by the server, which is still there.
   operations_->Stop(config_.patience);
   server_->Stop(kLastAnswers);

@@ -192,8 +192,9 @@ void Arrival::Take(const v1::HandOverRequest& request) {
 void Arrival::Restore(uint32_t deadline_ms) {
   ArrivedJob job = JobOf(row_);
   Result<Json> answer = RestoreArrived(parts_.site, job, images_, gpus_, deadline_ms);
-  bool runs = answer.ok() ? BoolField(*answer, "ok") : HasArrived(parts_.site, job);
-  Conclude(runs, answer.ok() ? *answer : FailureOf(answer.status(), ""));
+  if (answer.ok()) return Conclude(BoolField(*answer, "ok"), *answer);
+  const std::optional<bool> runs = HasArrived(parts_.site, job, *parts_.stop);
+  if (runs) Conclude(*runs, FailureOf(answer.status(), ""));
 }
 
 void Arrival::Probe() {
@@ -201,9 +202,10 @@ void Arrival::Probe() {
     std::lock_guard lock(mutex_);
     if (taker_.step() != Taker::Step::kProbe) return;
   }
-  bool runs = HasArrived(parts_.site, JobOf(row_));
+  const std::optional<bool> runs = HasArrived(parts_.site, JobOf(row_), *parts_.stop);
+  if (!runs) return;
   Status why(StatusCode::kPeerDied, "the agent of the target was killed before the job ran there");
-  Conclude(runs, runs ? Json{{"ok", true}} : FailureOf(why, ""));
+  Conclude(*runs, *runs ? Json{{"ok", true}} : FailureOf(why, ""));
 }
 
 // Where that cannot be done the job runs all the same, and whoever moved it is told.
@@ -280,32 +282,50 @@ v1::Outcome Arrival::Ask(Duration wait) {
   return OutcomeNow();
 }
 
-// What is here may be another life of the job by now, which nobody has asked for.
-Status Arrival::EndWhatCame(const std::string& node) {
-  bool came = false, live = false;
+// As handed over to that node, unless it was to another one. What is here may be another life of the job by
+// now: begun anew, or taken back by an order, it has no token, and nobody has asked for it.
+Result<Arrival::WhatCame> Arrival::MarkWhatCame(const std::string& node) const {
+  WhatCame came;
   for (const std::string& task : row_.tasks) {
     TaskPaths paths(parts_.site.folders, task);
     ASSIGN_OR_RETURN(const std::string token, CameBy(paths.folder));
-    if (token != row_.token) continue;
-    came = true;
+    if (token.empty()) continue;
     ASSIGN_OR_RETURN(const TaskFacts facts, ReadTaskFacts(paths));
-    live = live || IsLive(DeriveCondition(facts).condition);
+    const bool live = IsLive(DeriveCondition(facts).condition);
+    // Nobody can say whether it descends from what was to end.
+    if (token != row_.token && live)
+      return Status(StatusCode::kFailedPrecondition, task + " is here by another hand-over");
+    if (token != row_.token) continue;
+    came.any = true;
+    came.live = came.live || live;
     const std::string moved_to = MovedTo(paths.folder);
-    if (!moved_to.empty() && moved_to != node)
-      return Status(StatusCode::kFailedPrecondition, task + " has moved on to node " + moved_to);
-    // From now on nothing makes it run here.
-    RETURN_IF_ERROR(MarkMoved(paths.folder, node));
+    if (!moved_to.empty() && moved_to != node) {
+      came.moved_on = task + " has moved on to node " + moved_to;
+    } else {
+      // From now on nothing makes it run here.
+      RETURN_IF_ERROR(MarkMoved(paths.folder, node));
+    }
   }
-  if (!came) return Status();
-  parts_.registry->SetMovedTo(row_.job, node);
-  return live ? parts_.end_job(row_.job) : Status();
+  if (came.any && came.moved_on.empty()) parts_.registry->SetMovedTo(row_.job, node);
+  return came;
+}
+
+// What an operation was at, a restore or a migration, may have made it live, or taken the mark away: the end
+// comes after that, and only then it is known.
+Status Arrival::EndWhatCame(const std::string& node) {
+  ASSIGN_OR_RETURN(const WhatCame before, MarkWhatCame(node));
+  if (!before.any) return Status();
+  RETURN_IF_ERROR(parts_.end_job(row_.job));
+  ASSIGN_OR_RETURN(const WhatCame after, MarkWhatCame(node));
+  if (!after.moved_on.empty()) return Status(StatusCode::kFailedPrecondition, after.moved_on);
+  return after.live ? Status(StatusCode::kUnavailable, row_.job + " lives again") : Status();
 }
 
 Result<v1::Outcome> Arrival::LetGo(const std::string& node) {
   (void)Ask(Duration::zero());
   {
     std::lock_guard lock(mutex_);
-    // Another call may be at it.
+    // It is being restored.
     if (taker_.step() != Taker::Step::kWait) return OutcomeNow();
     taker_.LetGo();
     if (taker_.step() != Taker::Step::kEnd) return OutcomeNow();

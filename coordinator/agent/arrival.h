@@ -2,6 +2,7 @@
 #ifndef COORDINATOR_AGENT_ARRIVAL_H_
 #define COORDINATOR_AGENT_ARRIVAL_H_
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -36,6 +37,7 @@ class Arrival {
     Registry* registry = nullptr;
     CopyShelf* copies = nullptr;
     const Clock* clock = nullptr;
+    const std::atomic<bool>* stop = nullptr;  // the agent ends: what is not known is left to the next one
     SetSchedule set_schedule;
     EndJob end_job;
   };
@@ -65,7 +67,8 @@ class Arrival {
   v1::Outcome HandOver(const v1::HandOverRequest& request);
   v1::Outcome Ask(Duration wait);
   // The source, a node of that name, has taken it back: ends what has come, unless that was taken for this
-  // node's own meanwhile. An error: it may still live.
+  // node's own meanwhile. kFailedPrecondition: that does not end by asking again, as of what has moved on to
+  // a third node; another error: it may still live. Not by two threads at once.
   Result<v1::Outcome> LetGo(const std::string& node);
   // Of a recovered one: finds out what became of it, and writes it down.
   void Probe();
@@ -75,6 +78,11 @@ class Arrival {
           std::vector<std::vector<int>> gpus);
   Status Prepare(const v1::HandOverRequest& request);
   void RemoveAgain();
+  struct WhatCame {  // by this token
+    bool any = false, live = false;
+    std::string moved_on;  // which task, and where to
+  };
+  Result<WhatCame> MarkWhatCame(const std::string& node) const;
   Status EndWhatCame(const std::string& node);
   void Take(const v1::HandOverRequest& request);
   void Restore(uint32_t deadline_ms);

@@ -153,13 +153,13 @@ Result<std::optional<TaskFacts>> FactsOf(const TaskPaths& paths) {
   return facts.status();
 }
 
-Result<bool> LookWhetherArrived(const Site& site, const ArrivedJob& job) {
+Result<bool> LookWhetherArrived(const Site& site, const ArrivedJob& job, const std::atomic<bool>& stop) {
   bool all = true;
   for (const std::string& task : job.tasks) {
     TaskPaths paths(site.folders, task);
     ASSIGN_OR_RETURN(std::optional<TaskFacts> facts, FactsOf(paths));
     if (!facts) return false;  // never begun: the record comes before the restore
-    AwaitGhost(site, paths);
+    if (!AwaitGhost(site, paths, &stop)) return Status(StatusCode::kCancelled, "the agent ends");
     ASSIGN_OR_RETURN(facts, FactsOf(paths));
     all = all && facts && Runs(*facts, job.token);
   }
@@ -174,14 +174,15 @@ Result<bool> LookWhetherArrived(const Site& site, const ArrivedJob& job) {
 }  // namespace
 
 // It writes down how an operation has ended before or after it says that it has.
-void AwaitGhost(const Site& site, const TaskPaths& paths) {
+bool AwaitGhost(const Site& site, const TaskPaths& paths, const std::atomic<bool>* stop) {
   constexpr int kAskAgainMs = 1000;
   Fd watch(inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
   if (watch.valid()) (void)inotify_add_watch(watch.get(), paths.folder.c_str(), IN_MOVED_TO);
   for (;;) {
     Result<Json> status = SettledStatus(site, paths);
     const bool asked = status.status().code() != StatusCode::kResourceExhausted;
-    if (asked && (!status.ok() || TextField(*status, "operation").empty())) return;
+    if (asked && (!status.ok() || TextField(*status, "operation").empty())) return true;
+    if (stop != nullptr && *stop) return false;
     pollfd wait{watch.get(), POLLIN, 0};
     (void)poll(&wait, 1, kAskAgainMs);
     char events[4096];
@@ -303,11 +304,15 @@ Result<Json> RestoreArrived(const Site& site, const ArrivedJob& job, const std::
   return answer;
 }
 
-bool HasArrived(const Site& site, const ArrivedJob& job) {
+std::optional<bool> HasArrived(const Site& site, const ArrivedJob& job, const std::atomic<bool>& stop) {
   constexpr int kLookAgainMs = 1000;
-  Result<bool> arrived = LookWhetherArrived(site, job);
+  Result<bool> arrived = LookWhetherArrived(site, job, stop);
   // What cannot be looked at may run: nobody is told before it is known.
-  for (; !arrived.ok(); arrived = LookWhetherArrived(site, job)) (void)poll(nullptr, 0, kLookAgainMs);
+  while (!arrived.ok()) {
+    if (stop) return std::nullopt;
+    (void)poll(nullptr, 0, kLookAgainMs);
+    arrived = LookWhetherArrived(site, job, stop);
+  }
   if (*arrived) ForgetEarlierStay(site.folders, job);
   return *arrived;
 }

@@ -2,6 +2,7 @@
 #ifndef COORDINATOR_AGENT_ARRIVAL_JOB_H_
 #define COORDINATOR_AGENT_ARRIVAL_JOB_H_
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <span>
@@ -80,16 +81,17 @@ Status WriteRecords(const Site& site, const ArrivedJob& job, const std::vector<I
 // The same backwards, with the images.
 void RemoveRecords(const Site& site, const ArrivedJob& job, const std::vector<std::string>& images);
 
-// Waits for what the ghost of a task is at.
-void AwaitGhost(const Site& site, const TaskPaths& paths);
+// Waits for what the ghost of a task is at. False: `stop` was set before.
+bool AwaitGhost(const Site& site, const TaskPaths& paths, const std::atomic<bool>* stop = nullptr);
 
 // In the form of a ghost's result; an error: none came, and how it ended is to be found out. `gpus`: by rank.
 Result<Json> RestoreArrived(const Site& site, const ArrivedJob& job, const std::vector<std::string>& images,
                             const std::vector<std::vector<int>>& gpus, uint32_t deadline_ms);
 
 // Whether it runs here, or has run here, once no ghost restores it any more; what is left of a restore that
-// was broken off is ended. Blocks meanwhile.
-bool HasArrived(const Site& site, const ArrivedJob& job);
+// was broken off is ended. Blocks meanwhile, also while it cannot be looked at. Nothing: `stop` was set
+// before it was known.
+std::optional<bool> HasArrived(const Site& site, const ArrivedJob& job, const std::atomic<bool>& stop);
 
 }  // namespace stasis
 

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "coordinator/agent/request_checks.h"
 #include "coordinator/node/values.h"
 
 #ifndef STASIS_VERSION
@@ -13,8 +14,6 @@
 
 namespace stasis {
 namespace {
-
-constexpr size_t kMaxNodeName = 253;
 
 constexpr char kAbout[] =
     "The agent of a node: its jobs, devices and images for users, schedulers and other agents.";
@@ -84,10 +83,9 @@ Status Interpret(const Texts& texts, const Folders& folders, AgentConfig* config
   ASSIGN_OR_RETURN(config->patience, ParseDuration(texts.patience));
   config->mtbf_ms = texts.mtbf_hours * 3600 * 1000;
   if (config->node_name.empty()) config->node_name = HostName();
-  bool plain = config->node_name.size() <= kMaxNodeName &&
-               std::all_of(config->node_name.begin(), config->node_name.end(),
-                           [](char c) { return static_cast<unsigned char>(c) > ' ' && c != '\x7f'; });
-  return plain ? Status() : Status(StatusCode::kInvalidArgument, "--node-name: that is no name of a node");
+  return IsNodeName(config->node_name)
+             ? Status()
+             : Status(StatusCode::kInvalidArgument, "--node-name: that is no name of a node");
 }
 
 void AddOptions(CLI::App& app, Texts& texts, AgentConfig& config) {

@@ -8,6 +8,7 @@
 #include "base/quiet_thread.h"
 #include "coordinator/agent/arrival_job.h"
 #include "coordinator/agent/peer_link.h"
+#include "coordinator/agent/request_checks.h"
 #include "coordinator/job_json.h"
 #include "coordinator/moved_mark.h"
 #include "coordinator/node/job.h"
@@ -24,6 +25,10 @@ constexpr auto kQuiet = std::chrono::seconds(10);
 constexpr size_t kMaxArrivals = 64;
 constexpr size_t kMaxNeeds = 64 << 20;  // bytes of JSON, all ranks together
 constexpr auto kMaxWait = std::chrono::seconds(30);
+// An end takes as long as the job's program, or an operation that is at it.
+constexpr int kEnders = 8;
+constexpr size_t kMaxEnds = 64;
+constexpr size_t kTokenDigits = 32;
 
 // Whoever knows a token may decide over the job.
 std::string NewToken() {
@@ -31,6 +36,25 @@ std::string NewToken() {
   std::string token;
   for (int i = 0; i < 4; ++i) token += fmt::format("{:08x}", random());
   return token;
+}
+
+// Of those that NewToken() makes.
+bool IsToken(const std::string& token) {
+  return token.size() == kTokenDigits && token.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+// Before it is marked with the name of a node that there cannot be.
+Status CheckLetGo(const v1::LetGoRequest& request) {
+  if (!IsToken(request.token())) return Status(StatusCode::kInvalidArgument, "token is none of a hand-over");
+  if (!IsNodeName(request.from_node()))
+    return Status(StatusCode::kInvalidArgument, "from_node is no name of a node");
+  return Status();
+}
+
+v1::Outcome Undecided() {
+  v1::Outcome outcome;
+  outcome.set_kind(v1::OUTCOME_KIND_UNDECIDED);
+  return outcome;
 }
 
 v1::OfferReply Refused(const std::string& task, const std::string& what, const std::string& needed,
@@ -106,13 +130,24 @@ void TellMoved(const Folders& folders, Registry& registry) {
 }  // namespace
 
 Incoming::Incoming(const Site& site, Database& database, Registry& registry, SetSchedule set_schedule,
-                   EndJob end_job, std::unique_ptr<CopyShelf> copies, const Clock& clock, Duration sweep)
+                   EndJob end_job, std::unique_ptr<CopyShelf> copies, const Clock& clock, Duration sweep,
+                   Duration let_go)
     : shelf_(std::move(copies)),
       table_(database),
-      parts_{site, &table_, &registry, shelf_.get(), &clock, std::move(set_schedule), std::move(end_job)},
-      sweep_(sweep) {}
+      parts_{site,
+             &table_,
+             &registry,
+             shelf_.get(),
+             &clock,
+             &stopping_,
+             std::move(set_schedule),
+             std::move(end_job)},
+      sweep_(sweep),
+      let_go_wait_(let_go),
+      enders_(kEnders, kMaxEnds) {}
 
 Incoming::~Incoming() {
+  Stop();
   AwaitProbes();
   {
     std::lock_guard lock(mutex_);
@@ -140,10 +175,11 @@ void Incoming::AwaitProbes() {
 
 Result<std::unique_ptr<Incoming>> Incoming::Start(const Site& site, Database& database, Registry& registry,
                                                   SetSchedule set_schedule, EndJob end_job,
-                                                  const Clock& clock, Duration sweep) {
+                                                  const Clock& clock, Duration sweep, Duration let_go) {
   ASSIGN_OR_RETURN(std::unique_ptr<CopyShelf> copies, CopyShelf::Start(site, database, registry));
   std::unique_ptr<Incoming> incoming(new Incoming(site, database, registry, std::move(set_schedule),
-                                                  std::move(end_job), std::move(copies), clock, sweep));
+                                                  std::move(end_job), std::move(copies), clock, sweep,
+                                                  let_go));
   TellMoved(site.folders, registry);
   ASSIGN_OR_RETURN(std::vector<HandOverRow> rows, incoming->table_.Undecided());
   std::vector<std::shared_ptr<Arrival>> undecided;
@@ -268,6 +304,8 @@ Result<std::shared_ptr<Arrival>> Incoming::Find(const std::string& token) {
   std::lock_guard lock(mutex_);
   auto found = arrivals_.find(token);
   if (found != arrivals_.end()) return found->second;
+  found = letting_go_.find(token);
+  if (found != letting_go_.end()) return found->second;
   return Status(StatusCode::kNotFound, "nothing is on its way by that token");
 }
 
@@ -338,15 +376,50 @@ std::string Incoming::JobOf(const std::string& token) {
   return arrival.ok() ? (*arrival)->job() : "";
 }
 
+std::string Incoming::JobOnRecord(const std::string& token) {
+  const std::string job = JobOf(token);
+  if (!job.empty()) return job;
+  Result<HandOverRow> row = table_.Find(token);
+  return row.ok() ? row->job : "";
+}
+
 Result<v1::KeepReply> Incoming::Keep(const v1::KeepRequest& request) {
   Copy copy = FindCopy(request.token());
   if (copy == nullptr) return Status(StatusCode::kNotFound, "no copy is on its way by that token");
   return copy->Keep(request);
 }
 
+// On a thread that is no caller's: those are few, and who asks again would hold one more of them.
+Result<std::optional<std::future<Result<v1::Outcome>>>> Incoming::BeginLetGo(
+    const std::shared_ptr<Arrival>& arrival, const v1::LetGoRequest& request) {
+  using Answer = std::optional<std::future<Result<v1::Outcome>>>;
+  const std::string& token = request.token();
+  std::lock_guard lock(mutex_);
+  if (letting_go_.count(token) != 0) return Answer();
+  for (const auto& [other, there] : arrivals_) {
+    // What it becomes may descend from what is to end.
+    if (other != token && there->job() == arrival->job() && !there->Settled()) return Answer();
+  }
+  auto told = std::make_shared<std::promise<Result<v1::Outcome>>>();
+  const bool posted = enders_.Post([this, arrival, token, node = request.from_node(), told] {
+    Result<v1::Outcome> outcome = arrival->LetGo(node);
+    {
+      std::lock_guard one(mutex_);
+      letting_go_.erase(token);
+    }
+    told->set_value(std::move(outcome));
+  });
+  if (!posted) return Status(StatusCode::kUnavailable, "too many jobs that were taken back are to end");
+  letting_go_[token] = arrival;
+  return Answer(told->get_future());
+}
+
 Result<v1::Outcome> Incoming::LetGo(const v1::LetGoRequest& request) {
+  RETURN_IF_ERROR(CheckLetGo(request));
   ASSIGN_OR_RETURN(std::shared_ptr<Arrival> arrival, FindForOutcome(request.token()));
-  return arrival->LetGo(request.from_node());
+  ASSIGN_OR_RETURN(auto told, BeginLetGo(arrival, request));
+  if (!told || told->wait_for(let_go_wait_) != std::future_status::ready) return Undecided();
+  return told->get();
 }
 
 Status Incoming::Settle(const v1::SettleRequest& request) {

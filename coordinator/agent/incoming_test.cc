@@ -156,12 +156,7 @@ class IncomingTest : public testing::Test {
     schedules_[job] = rules;
     return schedule_answer_;
   };
-  std::vector<std::string> ends_;  // jobs that were to end
-  Status end_answer_;
-  const EndJob end_job_ = [this](const std::string& job) {
-    ends_.push_back(job);
-    return end_answer_;
-  };
+  const EndJob end_job_ = [](const std::string&) { return Status(StatusCode::kInternal, "not asked for"); };
   std::unique_ptr<Database> database_;
   std::unique_ptr<Incoming> incoming_;
   std::unique_ptr<DirectPeer> peer_;
@@ -252,7 +247,7 @@ TEST_F(IncomingTest, ChunksTravelWhileTheyAreWritten) {
   tail->reset();
   ASSERT_OK(sender.Flush());
   EXPECT_EQ(sender.sent_chunks(), hashes.size());
-  // Eight of them share a link that may be slow; larger ones have come to their end too late, all of them.
+  // Eight of them share a link that may be slow.
   EXPECT_LE(peer_->longest_put, 1u << 20);
   Result<std::vector<bool>> missing = peer_->Missing(token, hashes);
   ASSERT_OK(missing.status());
@@ -335,8 +330,7 @@ TEST_F(IncomingTest, WhatCannotBeRestoredIsReturnedAndNothingStays) {
   EXPECT_EQ(HandOverTable(*database_).Find(token).status().code(), StatusCode::kNotFound);
 }
 
-// What was not taken in was once forgotten with the token, and the source heard that it is not decided for
-// ever.
+// With the token its source could only be told that it is not decided.
 TEST_F(IncomingTest, WhatCouldNotBeWrittenDownIsNotForgotten) {
   MakeImage("train", 1, 2 << 20);
   const std::string token = Accept("train");
@@ -358,7 +352,7 @@ TEST_F(IncomingTest, WhatCouldNotBeWrittenDownIsNotForgotten) {
   EXPECT_EQ(HandOverTable(*database_).Find(token).status().code(), StatusCode::kNotFound);
 }
 
-// It was once known to this agent alone until its source settled it, and lost with the agent.
+// What only this agent knows is lost with it.
 TEST_F(IncomingTest, WhatCouldNotBeWrittenDownIsOnceItCanBe) {
   incoming_.reset();
   incoming_ = *Incoming::Start(site_, *database_, registry_, set_schedule_, end_job_, clock_,
@@ -390,93 +384,6 @@ TEST_F(IncomingTest, WhatCouldNotBeWrittenDownIsOnceItCanBe) {
     EXPECT_EQ(Ask(token), v1::OUTCOME_KIND_NOT_TAKEN);
     ASSERT_OK(peer_->Settle(token));
   }
-}
-
-// A job that has come by "token-train" and lives here, as this process does.
-class ArrivedTest : public IncomingTest {
- protected:
-  void SetUp() override {
-    IncomingTest::SetUp();
-    ASSERT_OK(MakeFolders(folder()));
-    ASSERT_OK(WriteJson(paths_.File("task.json"), TaskJson("train")));
-    ASSERT_OK(
-        WriteJson(paths_.File("status.json"), {{"state", "absent"}, {"last_operation", "token-train"}}));
-    Result<ProcessIdentity> self = IdentifyProcess(getpid());
-    ASSERT_OK(self.status());
-    ASSERT_OK(WriteJson(
-        paths_.File("process.json"),
-        {{"init_pid", self->pid}, {"init_start_time", self->start_time}, {"boot_id", self->boot_id}}));
-    ASSERT_OK(MarkCame(folder(), "token-train"));
-    WriteRuns();
-    registry_.Put("train", v1::CONDITION_RUNNING);
-  }
-  void WriteRuns() {
-    HandOverRow row;
-    row.token = "token-train";
-    row.job = "train";
-    row.tasks = {"train"};
-    row.record = Taker::Record::kRuns;
-    ASSERT_OK(HandOverTable(*database_).Write(row));
-  }
-  std::string folder() const { return paths_.folder; }
-  Result<v1::Outcome> LetGo(const std::string& token = "token-train") {
-    v1::LetGoRequest request;
-    request.set_token(token);
-    request.set_from_node("there");
-    return peer_->LetGo(request);
-  }
-
-  const TaskPaths paths_{{folder_ / "state", folder_ / "run"}, "train"};
-};
-
-TEST_F(ArrivedTest, WhatItsSourceHasTakenBackEnds) {
-  EXPECT_EQ(Ask("token-train"), v1::OUTCOME_KIND_RUNS);
-  end_answer_ = Status(StatusCode::kUnavailable, "not yet");
-  EXPECT_EQ(LetGo().status().code(), StatusCode::kUnavailable);
-  EXPECT_EQ(Ask("token-train"), v1::OUTCOME_KIND_RUNS);
-  end_answer_ = Status();
-  Begin();  // also by the next agent
-  EXPECT_EQ(LetGo()->kind(), v1::OUTCOME_KIND_NOT_TAKEN);
-  EXPECT_EQ(ends_, (std::vector<std::string>{"train", "train"}));
-  EXPECT_EQ(Ask("token-train"), v1::OUTCOME_KIND_NOT_TAKEN);
-  // Nor does anything bring it back here.
-  EXPECT_EQ(MovedTo(folder()), "there");
-  EXPECT_EQ(registry_.Find("train")->moved_to(), "there");
-  EXPECT_EQ(LetGo()->kind(), v1::OUTCOME_KIND_NOT_TAKEN);
-  EXPECT_EQ(ends_.size(), 2u);
-}
-
-// As by a scheduler that has brought it back here, or when it was begun anew.
-TEST_F(ArrivedTest, AnotherLifeOfTheJobIsLeftAlone) {
-  for (const char* token : {"", "token-of-another"}) {
-    ASSERT_OK(*token != '\0' ? MarkCame(folder(), token) : UnmarkCame(folder()));
-    WriteRuns();
-    EXPECT_EQ(LetGo()->kind(), v1::OUTCOME_KIND_NOT_TAKEN);
-    EXPECT_EQ(MovedTo(folder()), "");
-  }
-  EXPECT_TRUE(ends_.empty());
-}
-
-TEST_F(ArrivedTest, WhatHasMovedOnIsTold) {
-  ASSERT_OK(MarkMoved(folder(), "elsewhere"));
-  const Status told = LetGo().status();
-  EXPECT_EQ(told.code(), StatusCode::kFailedPrecondition);
-  EXPECT_THAT(told.ToString(), HasSubstr("elsewhere"));
-}
-
-TEST_F(ArrivedTest, WhatCannotBeToldWhoseItIsIsNotSaidToHaveEnded) {
-  ASSERT_OK(WriteFileAtomically(folder() + "/came.json", "{"));
-  EXPECT_EQ(LetGo().status().code(), StatusCode::kCorrupt);
-}
-
-TEST_F(IncomingTest, AnOfferIsVoidOnceItsSourceHasTakenItBack) {
-  const std::string token = Accept("train");
-  v1::LetGoRequest request;
-  request.set_token(token);
-  EXPECT_EQ(peer_->LetGo(request)->kind(), v1::OUTCOME_KIND_NOT_TAKEN);
-  EXPECT_EQ(HandOver(token).kind(), v1::OUTCOME_KIND_NOT_TAKEN);
-  request.set_token("nobody knows");
-  EXPECT_EQ(peer_->LetGo(request)->kind(), v1::OUTCOME_KIND_NOT_TAKEN);
 }
 
 // What an agent that was killed in the middle has left, by what the task's files say.
@@ -699,6 +606,11 @@ TEST(MovedMark, KeepsATaskFromRunning) {
     unread = MovedTo(folder.path());
   }
   EXPECT_NE(unread, "") << "one that cannot be read is there all the same";
+  for (const char* odd : {"", "{", "[]", "{}", R"({"node": ""})", R"({"node": 7})"}) {
+    ASSERT_OK(WriteFileAtomically(folder.path() + "/moved.json", odd));
+    EXPECT_EQ(MovedTo(folder.path()), "(unknown)") << odd;
+    EXPECT_EQ(RefuseMoved("train", folder.path(), &remedy).code(), StatusCode::kFailedPrecondition);
+  }
   ASSERT_OK(UnmarkMoved(folder.path()));
   ASSERT_OK(UnmarkMoved(folder.path()));
   EXPECT_EQ(MovedTo(folder.path()), "");

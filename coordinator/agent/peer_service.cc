@@ -118,9 +118,11 @@ PeerService::Reactor* PeerService::Keep(Context* context, const v1::KeepRequest*
 PeerService::Reactor* PeerService::LetGo(Context* context, const v1::LetGoRequest* request,
                                          v1::Outcome* reply) {
   return Answer(context, "peer-let-go", *request, slow_, [this, context, request, reply] {
-    const std::string job = incoming_.JobOf(request->token());
+    const std::string job = incoming_.JobOnRecord(request->token());
     Status let_go = Into(incoming_.LetGo(*request), reply);
-    Record(*context, "peer-let-go", job, let_go);
+    // A source asks again until it has ended.
+    const std::string outcome = let_go.ok() ? v1::OutcomeKind_Name(reply->kind()) : let_go.ToString();
+    if (let_go_.IsNews(request->token(), outcome)) Record(*context, "peer-let-go", job, let_go);
     return let_go;
   });
 }

@@ -7,6 +7,7 @@
 
 #include "base/worker_pool.h"
 #include "coordinator/agent/incoming.h"
+#include "coordinator/agent/outcome_memory.h"
 #include "proto/rpc/audit.h"
 #include "proto/rpc/gate.h"
 #include "stasis/v1/peer.grpc.pb.h"
@@ -43,6 +44,7 @@ class PeerService final : public v1::Peer::CallbackService {
   Audit& audit_;
   Incoming& incoming_;
   const v1::HelloReply identity_;
+  OutcomeMemory let_go_;
   WorkerPool chunks_;
   WorkerPool slow_;  // what waits for restores and drivers
 };

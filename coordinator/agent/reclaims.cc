@@ -13,13 +13,18 @@ namespace {
 
 constexpr Duration kFirstWait = std::chrono::milliseconds(500);
 
+// What only somebody who ends the job there changes.
+bool IsForGood(const Status& refused) { return refused.code() == StatusCode::kFailedPrecondition; }
+
 }  // namespace
 
-Reclaims::Reclaims(Database& database, Connect connect, std::string node, Duration longest_wait)
+Reclaims::Reclaims(Database& database, Connect connect, std::string node, Duration longest_wait,
+                   Duration refused_wait)
     : table_(database),
       connect_(std::move(connect)),
       node_(std::move(node)),
       longest_wait_(longest_wait),
+      refused_wait_(refused_wait),
       thread_(StartQuietThread([this] { Run(); })) {}
 
 Reclaims::~Reclaims() {
@@ -66,11 +71,18 @@ bool Reclaims::TellAll() {
       std::lock_guard lock(mutex_);
       if (stop_) return false;
     }
-    if (silent.count(reclaim.address) != 0) continue;
+    const auto refused = refused_.find(reclaim.token);
+    const bool later = refused != refused_.end() && Clock::Real().Now() < refused->second;
+    if (later || silent.count(reclaim.address) != 0) {
+      told = false;
+      continue;
+    }
     Status done = Tell(reclaim);
     LogOnce(reclaim, done);
+    refused_.erase(reclaim.token);
     if (done.ok()) continue;
     told = false;
+    if (IsForGood(done)) refused_[reclaim.token] = Clock::Real().Now() + refused_wait_;
     if (done.code() == StatusCode::kUnavailable || done.code() == StatusCode::kTimeout)
       silent.insert(reclaim.address);
   }
@@ -83,10 +95,16 @@ void Reclaims::LogOnce(const Reclaim& reclaim, const Status& told) {
   auto [before, first] = told_.emplace(reclaim.token, why);
   if (!first && before->second == why) return;
   before->second = why;
-  Log(told.ok() ? LogLevel::kInfo : LogLevel::kWarning, "reclaims",
-      told.ok() ? "a node has let go of a job" : "a node is to let go of a job, and is told again",
-      {{"job", reclaim.job}, {"node", reclaim.node}, {"why", why}});
-  if (told.ok()) told_.erase(before);
+  nlohmann::json fields = {{"job", reclaim.job}, {"node", reclaim.node}, {"why", why}};
+  if (told.ok()) {
+    Log(LogLevel::kInfo, "reclaims", "a node has let go of a job", fields);
+    told_.erase(before);
+  } else if (IsForGood(told)) {
+    fields["remedy"] = "where it is to end, `stasis cancel " + reclaim.job + "` on the node that runs it";
+    Log(LogLevel::kError, "reclaims", "a node does not let go of a job, which may have two lives", fields);
+  } else {
+    Log(LogLevel::kWarning, "reclaims", "a node is to let go of a job, and is told again", fields);
+  }
 }
 
 Status Reclaims::Tell(const Reclaim& reclaim) {
@@ -96,7 +114,7 @@ Status Reclaims::Tell(const Reclaim& reclaim) {
   request.set_from_node(node_);
   ASSIGN_OR_RETURN(const v1::Outcome outcome, peer->LetGo(request));
   if (outcome.kind() != v1::OUTCOME_KIND_NOT_TAKEN)
-    return Status(StatusCode::kFailedPrecondition, "it is being restored there");
+    return Status(StatusCode::kAlreadyExists, "it is not known yet what becomes of it there");
   // What it has written down of it is of no use any more; where it is kept nothing comes of that.
   (void)peer->Settle(reclaim.token);
   return table_.Forget(reclaim.token);

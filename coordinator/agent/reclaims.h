@@ -22,9 +22,10 @@ namespace stasis {
 class Reclaims {
  public:
   using Connect = std::function<Result<std::unique_ptr<PeerLink>>(const std::string& address)>;
-  // `node`: this one's name. `longest_wait`: between two attempts. `database` outlives the object.
+  // `node`: this one's name. `longest_wait`: between two attempts. `refused_wait`: the same of what a node
+  // refuses for a reason that time does not take away. `database` outlives the object.
   Reclaims(Database& database, Connect connect, std::string node,
-           Duration longest_wait = std::chrono::seconds(10));
+           Duration longest_wait = std::chrono::seconds(10), Duration refused_wait = kRefusedWait);
   // Returns when the call that is under way has.
   ~Reclaims();
   Reclaims(const Reclaims&) = delete;
@@ -34,6 +35,8 @@ class Reclaims {
   Status Add(const Reclaim& reclaim);
 
  private:
+  // Somebody has to end the job there; each attempt is on record there, and the first one in the log here.
+  static constexpr Duration kRefusedWait = std::chrono::hours(1);
   void Run();
   bool TellAll();
   Status Tell(const Reclaim& reclaim);
@@ -42,8 +45,10 @@ class Reclaims {
   ReclaimTable table_;
   const Connect connect_;
   const std::string node_;
-  const Duration longest_wait_;
-  std::map<std::string, std::string> told_;  // by token, what is in the log; of the thread
+  const Duration longest_wait_, refused_wait_;
+  // Of the thread; by token.
+  std::map<std::string, std::string> told_;       // what is in the log
+  std::map<std::string, MonotonicTime> refused_;  // when it is told again
 
   std::mutex mutex_;
   std::condition_variable changed_;

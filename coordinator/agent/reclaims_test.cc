@@ -82,14 +82,14 @@ class ReclaimsTest : public testing::Test {
     database_ = *std::move(database);
     Begin();
   }
-  void Begin() {
+  void Begin(Duration refused_wait = std::chrono::hours(1)) {
     reclaims_.reset();
     reclaims_ = std::make_unique<Reclaims>(
         *database_,
         [this](const std::string& address) -> Result<std::unique_ptr<PeerLink>> {
           return std::unique_ptr<PeerLink>(new Link(nodes_, address));
         },
-        "here", std::chrono::milliseconds(5));
+        "here", std::chrono::milliseconds(5), refused_wait);
   }
   size_t Owed() { return ReclaimTable(*database_).All()->size(); }
 
@@ -133,6 +133,22 @@ TEST_F(ReclaimsTest, ANodeThatIsSilentDoesNotHoldUpOthers) {
   nodes_.Await("b:1 u settled", 1);
   nodes_.Await("a:1 t from here", nodes_.Said("a:1 t from here") + 2);
   EXPECT_EQ(nodes_.Said("b:1 u from here"), 1);
+}
+
+// As of a job that has moved on from there; what is only not decided yet is asked for all the while.
+TEST_F(ReclaimsTest, WhatIsRefusedForGoodIsToldSeldom) {
+  nodes_.Set("a:1", Status(StatusCode::kFailedPrecondition, "train has moved on to node c"));
+  nodes_.Set("b:1", v1::OUTCOME_KIND_UNDECIDED);
+  ASSERT_OK(reclaims_->Add({"t", "train", "a:1", "a"}));
+  nodes_.Await("a:1 t from here", 1);
+  ASSERT_OK(reclaims_->Add({"u", "other", "b:1", "b"}));
+  nodes_.Await("b:1 u from here", 20);
+  EXPECT_EQ(nodes_.Said("a:1 t from here"), 1);
+  EXPECT_EQ(Owed(), 2u);
+  Begin(std::chrono::milliseconds(5));
+  nodes_.Await("a:1 t from here", 4);
+  nodes_.Set("a:1", v1::OUTCOME_KIND_NOT_TAKEN);
+  nodes_.Await("a:1 t settled", 1);
 }
 
 }  // namespace

@@ -68,6 +68,13 @@ Status CheckOperationId(const std::string& id) {
 
 }  // namespace
 
+bool IsNodeName(const std::string& name) {
+  constexpr size_t kMaxNodeName = 253;
+  return !name.empty() && name.size() <= kMaxNodeName && std::all_of(name.begin(), name.end(), [](char c) {
+    return static_cast<unsigned char>(c) > ' ' && c != '\x7f';
+  });
+}
+
 Status CheckRules(const v1::Schedule& schedule) {
   // Before a message repeats it.
   RETURN_IF_ERROR(CheckLine("cron", schedule.cron(), kMaxCron));

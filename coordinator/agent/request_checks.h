@@ -40,6 +40,8 @@ Status CheckRequest(const v1::ListSchedulesRequest& request);
 
 // The rules of a schedule, whoever names them.
 Status CheckRules(const v1::Schedule& schedule);
+// What a node may be called: 1 to 253 bytes, no blank and nothing that is not printed.
+bool IsNodeName(const std::string& name);
 
 }  // namespace stasis
 
