@@ -197,7 +197,7 @@ int PidFds() {
   return count;
 }
 
-// What could not be read of a task was once taken for its death, and criu was killed inside of it.
+// What cannot be read of a task says nothing of its death: criu would be killed inside of it.
 class ShortOfDescriptors : public HeldTask, public testing::WithParamInterface<bool> {};
 
 TEST_P(ShortOfDescriptors, ADumpOfATaskThatLivesIsWaitedFor) {

@@ -88,7 +88,7 @@ TEST_F(StandOfStartTest, AProgramThatRunsHasStarted) {
   EXPECT_EQ(Stand(), StartStand::kStarted);
 }
 
-// It was once begun anew, and its folder removed.
+// To begin it anew would take its folder away.
 TEST_F(StandOfStartTest, WhatCannotBeLookedAtIsNotNothing) {
   WriteTask(kToken);
   WriteProcess(getpid(), getpid());
