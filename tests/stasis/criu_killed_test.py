@@ -149,7 +149,7 @@ class FirstProcessKilled(unittest.TestCase):
             self.assertIn("has ended while its image was made", answer["message"])
             self.assertEqual(answer["left"], "lost")
             with open(job.path("ghost.log"), encoding="utf-8") as log:
-                self.assertIn("criu works on a task that is dying", log.read())
+                self.assertIn("waits for what is dying", log.read())
             job.wait_for_ghost_to_leave()
             self.assertFalse(job.alive())
             job.verb("restore", "--detach")
