@@ -274,8 +274,9 @@ void CommandLine::AddGhostVerbs() {
       ->add_option("--nodes", options_.nodes,
                    "of a job: other places for its ranks, as a JSON file (docs/cli.md)")
       ->type_name("FILE");
-  restore->add_flag("--take-back", options_.take_back,
-                    "through an agent: also where it was handed over to another node, which is gone for good");
+  restore->add_flag(
+      "--take-back", options_.take_back,
+      "through an agent: also where it was handed over to another node, which is gone for good");
   restore->add_flag("-d,--detach", options_.detach, "do not follow the task");
 
   CLI::App* migrate = AddVerb("migrate", "move a running task to other GPUs, or to another node",

@@ -90,10 +90,10 @@ struct Options {
   uint64_t device_memory = 0;      // bytes; 0: not given
   double utilization = 0;          // 0: not given
   bool wait = false;
-  std::string node_name;             // drain, undrain, maintenance
-  std::string reason;                // drain
+  std::string node_name;  // drain, undrain, maintenance
+  std::string reason;     // drain
   std::optional<Duration> drain_wait;
-  std::optional<Duration> notice;  // drain
+  std::optional<Duration> notice;    // drain
   int64_t start_ms = 0, end_ms = 0;  // maintenance; 0: none
   bool dry_run = false;              // defrag
   uint64_t after = 0;                // events

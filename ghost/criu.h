@@ -50,8 +50,8 @@ Result<HeldChild> StartCriuDump(const std::string& criu, pid_t root, const std::
                                 DumpTcp tcp);
 // Waits for the end of the process `criu`, a child or not, that dumps the tree below `root`: for as long as
 // the tree lives. One whose root dies, or that waits for another process that dies, has `patience` to notice;
-// then it is killed, and what is left of a root that dies is awaited. What cannot be seen of either has not happened, so a shortage of descriptors only makes it
-// wait.
+// then it is killed, and what is left of a root that dies is awaited. What cannot be seen of either has not
+// happened, so a shortage of descriptors only makes it wait.
 void AwaitDump(pid_t criu, pid_t root, Duration patience = std::chrono::seconds(5));
 // What takes the place of everything that processes of the dump had open as `path`.
 struct CriuInherited {

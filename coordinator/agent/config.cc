@@ -15,6 +15,8 @@
 namespace stasis {
 namespace {
 
+constexpr double kMaxMtbfHours = 876'000;
+
 constexpr char kAbout[] =
     "The agent of a node: its jobs, devices and images for users, schedulers and other agents.";
 
@@ -81,6 +83,8 @@ Status Interpret(const Texts& texts, const Folders& folders, AgentConfig* config
   config->metrics = texts.metrics;
   config->log_level = LogLevelByName(texts.log_level).value_or(LogLevel::kInfo);
   ASSIGN_OR_RETURN(config->patience, ParseDuration(texts.patience));
+  if (!(texts.mtbf_hours >= 0 && texts.mtbf_hours <= kMaxMtbfHours))  // nor what is no number
+    return Status(StatusCode::kInvalidArgument, "--mtbf: hours, a hundred years at most");
   config->mtbf_ms = texts.mtbf_hours * 3600 * 1000;
   if (config->node_name.empty()) config->node_name = HostName();
   return IsNodeName(config->node_name)
@@ -109,7 +113,6 @@ void AddOptions(CLI::App& app, Texts& texts, AgentConfig& config) {
   app.add_option(
          "--mtbf", texts.mtbf_hours,
          "mean time between failures of this node, for intervals that are suggested (default: unknown)")
-      ->check(CLI::NonNegativeNumber)
       ->type_name("HOURS");
   app.add_option(
          "--patience", texts.patience,

@@ -222,7 +222,9 @@ TEST(Config, WhatIsWrongIsUsage) {
                                              {"extra"},
                                              {"--patience", "0"},
                                              {"--metrics", "unix:/x"},
-                                             {"--mtbf", "-1"}}) {
+                                             {"--mtbf", "-1"},
+                                             {"--mtbf", "nan"},
+                                             {"--mtbf", "1e9"}}) {
     AgentConfig config;
     ConfigOutcome outcome = ParseConfig(arguments, {"/s", "/r"}, &config);
     EXPECT_TRUE(outcome.done) << arguments[0];
