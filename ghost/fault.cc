@@ -57,7 +57,8 @@ Status Fault(FaultPoint point) {
   int action = g_action.exchange(kNone);
   if (action == kNone) return Status();
   if (action == kKill) kill(getpid(), SIGKILL);
-  if (action == kStop) return kill(getpid(), SIGSTOP) == 0 ? Status() : ErrnoStatus(errno, "stop");
+  // To the thread itself: what is sent to the process stops this thread some time after its return from here.
+  if (action == kStop) return raise(SIGSTOP) == 0 ? Status() : ErrnoStatus(errno, "stop");
   return Errorf(StatusCode::kInternal, "fault point %s", FaultName(point));
 }
 

@@ -394,7 +394,8 @@ class Trouble(WithTwoNodes):
         self.schedd.stub.Drain(sched.DrainRequest(node=here), timeout=30)
         moving = source.agent.wait_for_job("between", lambda now: now.operation).operation
         for told in source.agent.stub.WatchOperation(op.WatchOperationRequest(id=moving), timeout=120):
-            self.assertEqual((told.verb, told.state), ("migrate", op.OPERATION_STATE_RUNNING), self.schedd.story())
+            self.assertEqual(told.verb, "migrate")
+            self.assertIn(told.state, (op.OPERATION_STATE_PENDING, op.OPERATION_STATE_RUNNING), self.schedd.story())
             if told.phase == "hand over":
                 break
         lost.kill_agent()

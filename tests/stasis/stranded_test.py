@@ -128,8 +128,7 @@ class Stranded(unittest.TestCase):
         job = self.start()
         log = GhostLog(job)
         self.addCleanup(log.close)
-        with subprocess.Popen([built("bin/stasis"), "checkpoint", job.name], env=self.site.env(), stdin=subprocess.DEVNULL,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=die_with_parent):
+        with self.command_of("checkpoint", job):
             self.assertTrue(log.wait_for("step dump in phase deaf", 60))
             self.kill_ghosts(job)
         self.check(job)
@@ -140,10 +139,20 @@ class Stranded(unittest.TestCase):
         self.assertEqual(self.state(job), "running")
         self.check(job)
 
-    def stop_in(self, point, verb, job, **extra):
-        """The ghost stands still there, and is killed."""
+    @contextlib.contextmanager
+    def command_of(self, verb, job, **extra):
+        """It is waited for, unless what is done meanwhile fails: then nothing might end it."""
         with subprocess.Popen([built("bin/stasis"), verb, job.name], env=self.site.env(**extra), stdin=subprocess.DEVNULL,
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=die_with_parent) as command:
+            try:
+                yield command
+            except BaseException:
+                command.kill()
+                raise
+
+    def stop_in(self, point, verb, job, **extra):
+        """The ghost stands still there, and is killed."""
+        with self.command_of(verb, job, **extra) as command:
             give_up = time.monotonic() + 60
             while not self.stopped_ghost(job):
                 self.assertLess(time.monotonic(), give_up, point)
