@@ -193,7 +193,9 @@ class NoDescriptors {
 
 int PidFds() {
   int count = 0;
-  for (const ProcFd& fd : FdsOf(getpid())) count += fd.target == "anon_inode:[pidfd]" ? 1 : 0;
+  const Result<std::vector<ProcFd>> fds = FdsOf(getpid());
+  if (!fds.ok()) return 0;
+  for (const ProcFd& fd : *fds) count += fd.target == "anon_inode:[pidfd]" ? 1 : 0;
   return count;
 }
 

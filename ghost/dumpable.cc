@@ -118,9 +118,10 @@ bool IsClosedForTheDump(const std::string& path) {
   return IsGpuFile(path) || path.starts_with("/dev/infiniband/") || path == "/dev/dxg";
 }
 
-bool HoldsTerminalMaster(const std::vector<pid_t>& tree) {
+Result<bool> HoldsTerminalMaster(const std::vector<pid_t>& tree) {
   for (pid_t pid : tree) {
-    for (const ProcFd& fd : FdsOf(pid)) {
+    ASSIGN_OR_RETURN(const std::vector<ProcFd> fds, FdsOf(pid));
+    for (const ProcFd& fd : fds) {
       if (fd.target == "/dev/ptmx" || fd.target == "/dev/pts/ptmx") return true;
     }
   }
@@ -205,15 +206,17 @@ bool IsSharedMemory(const ProcMap& map) {
   return map.protection[3] == 's' && map.inode != 0 && IsDeleted(map.path);
 }
 
-SharedThings Collect(const std::vector<pid_t>& tree) {
+Result<SharedThings> Collect(const std::vector<pid_t>& tree) {
   SharedThings things;
   for (pid_t pid : tree) {
-    for (const ProcFd& fd : FdsOf(pid)) {
+    ASSIGN_OR_RETURN(const std::vector<ProcFd> fds, FdsOf(pid));
+    for (const ProcFd& fd : fds) {
       if (Inode inode = InodeIn(fd.target, "pipe:[")) things.pipes.emplace(inode, Holder{pid, fd.fd});
       if (Inode inode = InodeIn(fd.target, "socket:[")) things.sockets.emplace(inode, Holder{pid, fd.fd});
     }
     Result<std::vector<ProcMap>> maps = MapsOf(pid);
-    if (!maps.ok()) continue;
+    if (!maps.ok() && HasEnded(pid)) continue;
+    if (!maps.ok()) return maps.status();
     for (const ProcMap& map : *maps) {
       if (IsSharedMemory(map)) things.memory.emplace(map.inode, Holder{pid, -1});
     }
@@ -243,7 +246,9 @@ Status RefuseShared(const Holder& holder, const char* what, pid_t other, std::st
 
 Status CheckOutsider(pid_t other, const SharedThings& things, const std::map<Inode, Holder>& peers,
                      std::string* remedy) {
-  for (const ProcFd& fd : FdsOf(other)) {
+  const Result<std::vector<ProcFd>> fds = FdsOf(other);
+  if (!fds.ok()) return Status();  // others' processes may be hidden from this user
+  for (const ProcFd& fd : *fds) {
     auto pipe = things.pipes.find(InodeIn(fd.target, "pipe:["));
     if (pipe != things.pipes.end()) return RefuseShared(pipe->second, "a pipe to", other, remedy);
     auto peer = peers.find(InodeIn(fd.target, "socket:["));
@@ -275,7 +280,8 @@ bool HasNvml(const std::vector<ProcMap>& maps) {
 Status CheckDriverLeft(pid_t pid, const struct stat* library, std::string* remedy) {
   *remedy = "the program can go on; this is a fault of the driver or of stasis: see docs/checkpoint.md";
   ASSIGN_OR_RETURN(std::vector<ProcMap> maps, MapsOf(pid));
-  for (const ProcFd& fd : FdsOf(pid)) {
+  ASSIGN_OR_RETURN(const std::vector<ProcFd> fds, FdsOf(pid));
+  for (const ProcFd& fd : fds) {
     if (!IsGpuFile(fd.target)) continue;
     // A process that uses CUDA is made to let go of NVML; one that only watches the devices is not.
     if (!HasNvml(maps)) return Refuse(pid, fd.fd, "the driver left " + fd.target + " open");
@@ -295,7 +301,8 @@ Status CheckDriverLeft(pid_t pid, const struct stat* library, std::string* remed
 
 // What the driver may have had open rightly until now.
 Status CheckFilesLeft(pid_t pid, std::string* remedy) {
-  for (const ProcFd& fd : FdsOf(pid)) {
+  ASSIGN_OR_RETURN(const std::vector<ProcFd> fds, FdsOf(pid));
+  for (const ProcFd& fd : fds) {
     RETURN_IF_ERROR(CheckDevice(pid, fd, remedy));
     RETURN_IF_ERROR(CheckAnonymous(pid, fd, remedy));
   }
@@ -305,9 +312,10 @@ Status CheckFilesLeft(pid_t pid, std::string* remedy) {
 }  // namespace
 
 Status CheckDescriptors(const std::vector<pid_t>& tree, std::string* remedy) {
-  bool own_terminals = HoldsTerminalMaster(tree);
+  ASSIGN_OR_RETURN(const bool own_terminals, HoldsTerminalMaster(tree));
   for (pid_t pid : tree) {
-    for (const ProcFd& fd : FdsOf(pid)) RETURN_IF_ERROR(CheckOne(pid, fd, own_terminals, remedy));
+    ASSIGN_OR_RETURN(const std::vector<ProcFd> fds, FdsOf(pid));
+    for (const ProcFd& fd : fds) RETURN_IF_ERROR(CheckOne(pid, fd, own_terminals, remedy));
   }
   return CheckTcp(tree, TcpCheck::kWhileRunning, remedy);
 }
@@ -322,7 +330,7 @@ Status CheckResidue(const std::vector<pid_t>& tree, const std::vector<pid_t>& cl
     RETURN_IF_ERROR(CheckFilesLeft(pid, remedy));
   }
   RETURN_IF_ERROR(CheckTcp(tree, TcpCheck::kStandingStill, remedy));
-  SharedThings things = Collect(tree);
+  ASSIGN_OR_RETURN(const SharedThings things, Collect(tree));
   if (things.empty()) return Status();
   std::map<Inode, Holder> peers;
   RETURN_IF_ERROR(FindOutsidePeers(things, &peers));

@@ -91,10 +91,11 @@ Status RefusePassing(const Holder& holder, const TcpSocket& socket, TcpVerdict v
 }
 
 // The sockets of a tree, by inode, with a process that has each.
-std::map<uint64_t, Holder> SocketsOf(const std::vector<pid_t>& tree) {
+Result<std::map<uint64_t, Holder>> SocketsOf(const std::vector<pid_t>& tree) {
   std::map<uint64_t, Holder> holders;
   for (pid_t pid : tree) {
-    for (const ProcFd& fd : FdsOf(pid)) {
+    ASSIGN_OR_RETURN(const std::vector<ProcFd> fds, FdsOf(pid));
+    for (const ProcFd& fd : fds) {
       uint64_t inode = SocketInode(fd.target);
       if (inode != 0) holders.emplace(inode, Holder{pid, fd.fd});
     }
@@ -109,7 +110,9 @@ pid_t HolderOfSocket(uint64_t inode) {
   const Result<std::vector<pid_t>> all = AllProcesses();
   if (!all.ok()) return 0;
   for (pid_t pid : *all) {
-    for (const ProcFd& fd : FdsOf(pid)) {
+    const Result<std::vector<ProcFd>> fds = FdsOf(pid);
+    if (!fds.ok()) continue;
+    for (const ProcFd& fd : *fds) {
       if (SocketInode(fd.target) == inode) return pid;
     }
   }
@@ -117,7 +120,7 @@ pid_t HolderOfSocket(uint64_t inode) {
 }
 
 Result<bool> HasTcpConnections(const std::vector<pid_t>& tree) {
-  std::map<uint64_t, Holder> holders = SocketsOf(tree);
+  ASSIGN_OR_RETURN(const auto holders, SocketsOf(tree));
   if (holders.empty()) return false;
   ASSIGN_OR_RETURN(std::vector<TcpSocket> all, TcpSocketsOf(tree[0]));
   return std::any_of(all.begin(), all.end(), [&](const TcpSocket& socket) {
@@ -126,7 +129,7 @@ Result<bool> HasTcpConnections(const std::vector<pid_t>& tree) {
 }
 
 Status CheckTcp(const std::vector<pid_t>& tree, TcpCheck when, std::string* remedy) {
-  std::map<uint64_t, Holder> holders = SocketsOf(tree);
+  ASSIGN_OR_RETURN(const auto holders, SocketsOf(tree));
   if (holders.empty()) return Status();
   std::set<uint64_t> inodes;
   for (const auto& [inode, holder] : holders) inodes.insert(inode);

@@ -67,10 +67,11 @@ bool RegularSize(const std::string& path, uint64_t* size) {
 using Sizes = std::map<std::string, uint64_t>;
 
 // Of the files that some process only appends to.
-Sizes AppendedSizes(const std::vector<pid_t>& tree) {
+Result<Sizes> AppendedSizes(const std::vector<pid_t>& tree) {
   Sizes sizes;
   for (pid_t pid : tree) {
-    for (const ProcFd& fd : FdsOf(pid)) {
+    ASSIGN_OR_RETURN(const std::vector<ProcFd> fds, FdsOf(pid));
+    for (const ProcFd& fd : fds) {
       uint64_t size = 0;
       if ((FdFlags(pid, fd.fd) & O_APPEND) && RegularSize(fd.target, &size)) sizes[fd.target] = size;
     }
@@ -96,12 +97,13 @@ Status DescribeTcp(const std::string& files_image, Manifest* manifest) {
 }
 
 // A program that stands still for the driver may come to its end without it: then CRIU is not what has
-// failed.
+// failed, and what it has made has not all of the task.
 Status OfTheLiving(const std::vector<pid_t>& tree, Status status) {
   for (const pid_t pid : tree) {
     if (!HasEnded(pid)) continue;
-    return Errorf(StatusCode::kPeerDied, "process %d of the task has ended while its image was made (%s)",
-                  pid, std::string(status.message()).c_str());
+    const std::string why = status.ok() ? "" : " (" + std::string(status.message()) + ")";
+    return Errorf(StatusCode::kPeerDied, "process %d of the task has ended while its image was made%s", pid,
+                  why.c_str());
   }
   return status;
 }
@@ -227,6 +229,9 @@ Status Job::RunCriuDump(const std::string& folder) {
     return DiskIsFull(folder) ? NoRoom(folder, status) : OfTheLiving(tree, std::move(status));
   }
   left_stopped_ = stop;
+  std::vector<pid_t> needed = {process_.pid};
+  for (const HeldMember& held : holdings_.members) needed.push_back(held.pid);
+  RETURN_IF_ERROR(OfTheLiving(needed, Status()));
   // The image is made; what the kernel passes on between sockets of stopped processes is in nobody's way.
   if (stop && connected) RETURN_IF_ERROR(LiftTcpLock(folder));
   return inside;
@@ -291,7 +296,7 @@ Status Job::Dump() {
   std::string criu_folder = paths_.Dump() + "/" + kCriuFolder;
   RETURN_IF_ERROR(MakeScratch(paths_.Dump(), op_.writer->encrypted()));
   RETURN_IF_ERROR(MakeFolders(criu_folder));
-  op_.sizes_before = AppendedSizes(tree);
+  ASSIGN_OR_RETURN(op_.sizes_before, AppendedSizes(tree));
   if (coordination_) {
     op_.writer->ShareWith([this](std::span<const Hash128> chunks) { return coordination_->Claim(chunks); });
   }

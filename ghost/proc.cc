@@ -36,11 +36,6 @@ Result<std::vector<pid_t>> ListNumbers(const std::string& folder) {
   return numbers;
 }
 
-std::vector<pid_t> NumbersIn(const std::string& folder) {
-  Result<std::vector<pid_t>> numbers = ListNumbers(folder);
-  return numbers.ok() ? *std::move(numbers) : std::vector<pid_t>();
-}
-
 Result<ProcStat> ParseStat(pid_t pid, const std::string& text) {
   ProcStat stat;
   stat.pid = pid;
@@ -115,7 +110,10 @@ Result<ProcIds> ReadProcIds(pid_t pid) {
 
 Result<std::vector<pid_t>> AllProcesses() { return ListNumbers("/proc"); }
 
-std::vector<pid_t> ThreadsOf(pid_t pid) { return NumbersIn(ProcPath(pid, "task")); }
+std::vector<pid_t> ThreadsOf(pid_t pid) {
+  Result<std::vector<pid_t>> threads = ListNumbers(ProcPath(pid, "task"));
+  return threads.ok() ? *std::move(threads) : std::vector<pid_t>();
+}
 
 Result<std::vector<pid_t>> ProcessTree(pid_t root) {
   std::multimap<pid_t, pid_t> children;
@@ -223,12 +221,19 @@ Status CheckResponsiveOnceThawed(pid_t pid) {
   return stops ? IsStopped(pid) : Status();
 }
 
-std::vector<ProcFd> FdsOf(pid_t pid) {
+Result<std::vector<ProcFd>> FdsOf(pid_t pid) {
   std::vector<ProcFd> fds;
-  std::string folder = ProcPath(pid, "fd");
-  for (pid_t number : NumbersIn(folder)) {
+  const std::string folder = ProcPath(pid, "fd");
+  const Result<std::vector<pid_t>> numbers = ListNumbers(folder);
+  if (!numbers.ok() && HasEnded(pid)) return fds;
+  if (!numbers.ok()) return numbers.status();
+  for (pid_t number : *numbers) {
     Result<std::string> target = ReadLink(folder + "/" + std::to_string(number));
-    if (target.ok()) fds.push_back({number, *std::move(target)});
+    if (target.ok()) {
+      fds.push_back({number, *std::move(target)});
+    } else if (target.status().code() != StatusCode::kNotFound && !HasEnded(pid)) {
+      return target.status();
+    }
   }
   return fds;
 }

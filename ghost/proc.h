@@ -58,7 +58,8 @@ struct ProcFd {
   int fd = -1;
   std::string target;  // what the link says: "/a/file", "socket:[1234]"
 };
-std::vector<ProcFd> FdsOf(pid_t pid);
+// None of a process that has ended; any other error: it could not be looked at.
+Result<std::vector<ProcFd>> FdsOf(pid_t pid);
 // The open flags of a descriptor (fdinfo), 0 when it is gone.
 uint64_t FdFlags(pid_t pid, int fd);
 

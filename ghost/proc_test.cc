@@ -28,6 +28,9 @@ TEST(Proc, TheTreeOfAProcess) {
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
   EXPECT_EQ(ProcessTree(child).status().code(), StatusCode::kNotFound);
+  Result<std::vector<ProcFd>> fds = FdsOf(child);
+  ASSERT_OK(fds.status());
+  EXPECT_TRUE(fds->empty());
   ASSERT_OK(WaitProcess(child, Deadline::Never()));
 }
 
@@ -45,6 +48,7 @@ TEST(Proc, WhatCannotBeLookedAtHasNotEnded) {
             ProcessTree(getpid()).status(),
             AllProcesses().status(),
             OpenPidFd(getpid()).status(),
+            FdsOf(getpid()).status(),
             WaitProcess(getpid(), Deadline::Never()),
             FindRestored("/images", "/run").status(),
             EndCriu("/images", Deadline::Never())};

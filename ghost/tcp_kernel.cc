@@ -183,7 +183,12 @@ Status EndTcpRepair(const std::vector<pid_t>& tree, const std::string& images) {
   for (pid_t pid : tree) {
     Result<Fd> pidfd = OpenPidFd(pid);
     if (!pidfd.ok()) continue;
-    for (const ProcFd& fd : FdsOf(pid)) {
+    const Result<std::vector<ProcFd>> fds = FdsOf(pid);
+    if (!fds.ok()) {
+      if (first.ok()) first = fds.status();
+      continue;
+    }
+    for (const ProcFd& fd : *fds) {
       auto known = reuse.find(fd.target);
       if (known == reuse.end()) continue;
       Result<Fd> socket = TakeFd(pidfd->get(), fd.fd);

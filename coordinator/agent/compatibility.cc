@@ -30,10 +30,11 @@ std::string CriuHere() {
 }
 
 // Regular files that the tree has open, but for the task's own.
-std::vector<ManifestFile> FilesOf(const std::vector<pid_t>& tree, const std::string& log) {
+Result<std::vector<ManifestFile>> FilesOf(const std::vector<pid_t>& tree, const std::string& log) {
   std::map<std::string, ManifestFile> files;
   for (pid_t pid : tree) {
-    for (const ProcFd& fd : FdsOf(pid)) {
+    ASSIGN_OR_RETURN(const std::vector<ProcFd> fds, FdsOf(pid));
+    for (const ProcFd& fd : fds) {
       struct stat info {};
       const std::string& path = fd.target;
       if (!path.starts_with("/") || path == log || path.ends_with(" (deleted)")) continue;
@@ -194,7 +195,7 @@ Result<Manifest> DescribeRunning(const TaskFacts& facts, const TaskPaths& paths,
   ASSIGN_OR_RETURN(std::vector<pid_t> tree, ProcessTree(IdentityOf(facts.process).pid));
   std::string remedy;
   ASSIGN_OR_RETURN(manifest.programs, ProgramsOf(tree, &remedy));
-  manifest.files = FilesOf(tree, manifest.log);
+  ASSIGN_OR_RETURN(manifest.files, FilesOf(tree, manifest.log));
   // What the interposer holds open for its ghost is not in an image.
   std::erase_if(manifest.files, [&](const auto& file) { return file.path.starts_with(paths.run + "/"); });
   manifest.members = last != nullptr ? last->members : DescribeMembers(facts, status, site);

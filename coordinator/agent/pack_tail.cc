@@ -82,8 +82,9 @@ void PackTail::Run() {
 
 bool PackTail::IsTheirs(const std::string& path) const {
   return std::any_of(writers_.begin(), writers_.end(), [&](pid_t writer) {
-    std::vector<ProcFd> open = FdsOf(writer);
-    return std::any_of(open.begin(), open.end(), [&](const ProcFd& fd) { return fd.target == path; });
+    const Result<std::vector<ProcFd>> open = FdsOf(writer);
+    return open.ok() &&
+           std::any_of(open->begin(), open->end(), [&](const ProcFd& fd) { return fd.target == path; });
   });
 }
 
