@@ -196,6 +196,7 @@ class Job {
   // job_store.cc: the store
   Result<std::shared_ptr<stasis::Store>> OpenStore();
   Status ChooseImage();
+  Status AwaitLeftDump();
   void Sweep();
   Status OnDisk(Status status);
 
@@ -298,8 +299,8 @@ class Job {
   std::atomic<bool> in_doubt_{false};  // drained, and the others may have been told anything
   Residency residency_ = Residency::kDevice;
   bool want_freeze_ = true;
-  bool stranded_ = false;      // held by another ghost, which is gone; found by a request that was refused for it
-  bool restored_ = false;      // the processes were restored since they released
+  bool stranded_ = false;  // held by another ghost, which is gone; found by a request that was refused for it
+  bool restored_ = false;  // the processes were restored since they released
   bool left_stopped_ = false;  // by a dump
   Frozen frozen_;
   Holdings holdings_;

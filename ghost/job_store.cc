@@ -1,6 +1,7 @@
 // The store of images, as one task's ghost uses it.
 #include "base/files.h"
 #include "ghost/job.h"
+#include "ghost/restored.h"
 #include "ghost/scratch.h"
 
 namespace stasis {
@@ -66,6 +67,15 @@ Status Job::ChooseImage() {
   ASSIGN_OR_RETURN(op_.manifest, ParseManifest(op_.reader->meta()));
   op_.moved = MoveToHere(&op_.manifest, config_.log, paths_.run);
   return Status();
+}
+
+// CRIU goes on when ghost and guardian are killed. What ends the task needs to know nothing of it.
+Status Job::AwaitLeftDump() {
+  const bool looks = phase_ == Phase::kRunning && op_.request.verb != Verb::kCancel;
+  if (!looks || !Exists(paths_.Dump())) return Status();
+  Status status = AwaitCriuOfOthers(paths_.Dump() + "/" + kCriuFolder, Deadline::After(kThawTime));
+  if (!status.ok()) op_.answer.remedy = "try again when it has ended";
+  return status;
 }
 
 // What a ghost that was killed has left behind; only while nothing of this task is held.

@@ -76,9 +76,10 @@ Json Job::RunOnce(const Request& request, Progress& progress, bool* newcomer) {
   }
   op_.goal = phase_;
   op_.active = true;
-  if (phase_ == Phase::kRunning || phase_ == Phase::kAbsent) Sweep();
+  Status status = AwaitLeftDump();
+  if (status.ok() && (phase_ == Phase::kRunning || phase_ == Phase::kAbsent)) Sweep();
   std::vector<Step> plan;
-  Status status = request.verb == Verb::kCancel ? CancelTask() : Begin(&plan);
+  if (status.ok()) status = request.verb == Verb::kCancel ? CancelTask() : Begin(&plan);
   if (!status.ok()) {
     Decisions().Fail(status);
     op_.answer.left = "unchanged";

@@ -51,7 +51,8 @@ TEST(Proc, WhatCannotBeLookedAtHasNotEnded) {
             FdsOf(getpid()).status(),
             WaitProcess(getpid(), Deadline::Never()),
             FindRestored("/images", "/run").status(),
-            EndCriu("/images", Deadline::Never())};
+            EndCriu("/images", Deadline::Never()),
+            AwaitCriuOfOthers("/images", Deadline::Never())};
     ended = HasEnded(getpid());
     alive = IsAlive(self);
   }

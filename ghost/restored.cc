@@ -10,6 +10,8 @@
 #include <set>
 
 #include "base/files.h"
+#include "base/raw_log.h"
+#include "ghost/child.h"
 #include "ghost/proc.h"
 
 namespace stasis {
@@ -102,6 +104,20 @@ Result<std::vector<pid_t>> FindRestored(const std::string& images, const std::st
 
 Status EndCriu(const std::string& images, const Deadline& deadline) {
   return EndAll([&] { return FindCriu(images); }, deadline);
+}
+
+Status AwaitCriuOfOthers(const std::string& images, const Deadline& deadline) {
+  ASSIGN_OR_RETURN(const std::vector<pid_t> found, FindCriu(images));
+  for (pid_t pid : found) {
+    RawLog(LogLevel::kWarning, "criu, process %d, is at work for a ghost that is gone, and is waited for",
+           pid);
+    Status ended = WaitProcess(pid, deadline);
+    if (ended.code() == StatusCode::kTimeout)
+      return Status(StatusCode::kUnavailable,
+                    "process " + Named(pid) + " still makes an image of the task, for a ghost that is gone");
+    RETURN_IF_ERROR(ended);
+  }
+  return Status();
 }
 
 Status EndRestored(const std::string& images, const std::string& task_run, const Deadline& deadline) {

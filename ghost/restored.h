@@ -26,6 +26,10 @@ Result<std::vector<pid_t>> FindRestored(const std::string& images, const std::st
 // mount namespace. The CRIU itself must have ended. kTimeout: some are still there.
 Status EndCriu(const std::string& images, const Deadline& deadline);
 
+// Waits for the end of the same, of a dump into `images` by a ghost that is gone: until then the task's
+// processes show nothing of where they stand. kUnavailable: one is still at work.
+Status AwaitCriuOfOthers(const std::string& images, const Deadline& deadline);
+
 // Ends them all, and what EndCriu() does. For a task that has no processes which are to live. kTimeout: some
 // are still there.
 Status EndRestored(const std::string& images, const std::string& task_run, const Deadline& deadline);

@@ -5,6 +5,7 @@ hung.py PID                      of the process and those it has started
 hung.py --limit SECONDS COMMAND  runs a test; past the limit, tells that of all its processes, ends them and fails
 """
 
+import contextlib
 import os
 import select
 import signal
@@ -101,6 +102,28 @@ def run_within(timeout, command, **options):
             program.kill()
             raise
     return subprocess.CompletedProcess(command, program.returncode, output, errors)
+
+
+@contextlib.contextmanager
+def started(command, **options):
+    """subprocess.Popen for tests, to be left when it has ended: where what is done meanwhile fails, nothing might end it."""
+    import subprocess  # pylint: disable=import-outside-toplevel
+    with subprocess.Popen(command, **options) as program:
+        try:
+            yield program
+        except BaseException:
+            program.kill()
+            raise
+
+
+def await_state(pid, state, seconds=60):
+    """Until that is its state in /proc/PID/stat, as T of one that was stopped: only its parent is told."""
+    give_up = time.monotonic() + seconds
+    while read(f"/proc/{pid}/stat").rpartition(")")[2].split()[:1] != [state]:
+        if time.monotonic() > give_up:
+            tell_of_test()
+            raise AssertionError(f"process {pid} is not in state {state} after {seconds} s")
+        time.sleep(0.01)
 
 
 def await_readable(descriptor, timeout):

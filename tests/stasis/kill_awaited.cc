@@ -1,5 +1,5 @@
 // Preloaded into `criu dump`: the task's first process is killed in the moment when CRIU, which holds the
-// others already, begins to wait for it.
+// others already, begins to wait for it. With CRIU_STOPS in the environment CRIU stops itself there instead.
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -32,7 +32,11 @@ extern "C" [[gnu::visibility("default")]] pid_t wait4(pid_t pid, int* status, in
   others = others || (pid > 0 && pid != root);
   if (root > 1 && pid == root && others && !killed) {
     killed = true;
-    kill(root, SIGKILL);
+    if (std::getenv("CRIU_STOPS") != nullptr) {
+      raise(SIGSTOP);
+    } else {
+      kill(root, SIGKILL);
+    }
   }
   return static_cast<pid_t>(syscall(SYS_wait4, pid, status, options, usage));
 }

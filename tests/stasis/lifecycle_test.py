@@ -1,13 +1,16 @@
 """One task through the verbs, as a user would call them: answers, residency, moves, restores under changed conditions."""
 
+import contextlib
 import os
 import shutil
+import signal
 import socket
 import stat
 import subprocess
 import sys
 import unittest
 
+import hung
 from softgpu import die_with_parent
 from stasis_job import Job, Site, built
 
@@ -22,8 +25,8 @@ class Lifecycle(unittest.TestCase):
         self.site.__enter__()
         self.addCleanup(self.site.__exit__, None, None, None)
 
-    def start(self, name, *program):
-        return self.site.start(name, built(program[0]), *program[1:], options=["--strategy", self.strategy])
+    def start(self, name, *program, **extra):
+        return self.site.start(name, built(program[0]), *program[1:], options=["--strategy", self.strategy], **extra)
 
     def stubborn(self, mode, name="job"):
         """A program that goes on once `self.tell()` has been called."""
@@ -94,7 +97,7 @@ class Lifecycle(unittest.TestCase):
         program = [built("samples/mlp_train"), "--steps", "150"]
         undisturbed = self.site.node.run(*program, timeout=300)
         self.assertEqual(undisturbed.returncode, 0, undisturbed.stderr)
-        job = self.start("mlp", "samples/mlp_train", *program[1:])
+        job = self.start("mlp", "samples/mlp_train", *program[1:], "--pace-ms", "1000", **self.site.rest())
         job.wait_for_output("\nstep 5")
         answers = [job.verb("checkpoint", "--wait-low", "20s", "--snapshot", place) for place in ("device", "host", "off")]
         self.assertEqual([answer["snapshot"] for answer in answers], ["device", "host", "none"])
@@ -111,6 +114,7 @@ class Lifecycle(unittest.TestCase):
         self.assertLess(last["added_bytes"], last["logical_bytes"] / 4)
         job.wait()
         job.verb("restore", "--detach", "--gpus", "0,1")
+        self.site.hurry()
         self.assertEqual(job.wait(), 0, job.output())
         self.assertEqual(job.output(), undisturbed.stdout)
 
@@ -153,14 +157,14 @@ class Lifecycle(unittest.TestCase):
         """`run` says that a checkpoint has ended its task, and `restore` prints what follows, not what was printed."""
         command = os.path.join(self.site.folder.name, "go")
         program = [built("tests/programs/stubborn"), "plain", command]
-        with subprocess.Popen([built("bin/stasis"), "run", "--name", "front", "--device", "soft", "--strategy", self.strategy, "--",
-                               *program], env=self.site.env(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True, preexec_fn=die_with_parent) as run:
+        with hung.started([built("bin/stasis"), "run", "--name", "front", "--device", "soft", "--strategy", self.strategy, "--",
+                           *program], env=self.site.env(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, preexec_fn=die_with_parent) as run:
             self.assertEqual(run.stdout.readline(), "ready\n")
             self.site.ok("checkpoint", "front", "--stop")
             self.assertEqual(run.wait(60), 124, run.stderr.read())
-        with subprocess.Popen([built("bin/stasis"), "restore", "front"], env=self.site.env(), stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=die_with_parent) as restore:
+        with hung.started([built("bin/stasis"), "restore", "front"], env=self.site.env(), stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=die_with_parent) as restore:
             Job(self.site, "front").wait_for_restore(restore)
             with open(command, "x", encoding="utf-8"):
                 pass
@@ -238,11 +242,12 @@ class Lifecycle(unittest.TestCase):
     def test_a_task_that_is_stopped_is_named_as_such(self):
         job = self.stubborn("plain")
         pid = job.process()["pid"]
-        os.kill(pid, 19)
+        os.kill(pid, signal.SIGSTOP)
+        hung.await_state(pid, "T")
         status, answer = job.refused("pause", "--deadline", "2s")
         self.assertEqual(answer["left"], "unchanged", answer)
         self.assertIn("stopped", answer["message"])
-        os.kill(pid, 18)
+        os.kill(pid, signal.SIGCONT)
         job.verb("pause")
         job.verb("resume")
         self.finish(job, self.result_undisturbed())
@@ -264,17 +269,36 @@ class Lifecycle(unittest.TestCase):
     def test_a_program_that_ends_while_its_image_is_made_has_ended(self):
         """It stands still for the driver, and may yet come to its end without it: that is no failure of CRIU."""
         job = self.stubborn("plain")
-        criu = os.path.join(self.site.folder.name, "criu-of-a-program-that-ends")
+        self.refused_as_it_ended(job, f"""
+  kill -9 {job.process()["pid"]}
+  while kill -0 {job.process()["pid"]} 2>/dev/null; do :; done""")
+
+    def test_no_image_is_made_of_what_a_program_has_left(self):
+        """Who has only not been waited for yet can be dumped, and what waits for it."""
+        for options in ((), ("--stop",)):
+            job = self.stubborn("plain", "job" + "".join(options))
+            init, pid = (job.process()[who] for who in ("init_pid", "pid"))
+            self.refused_as_it_ended(job, f"""
+  kill -STOP {init}
+  until grep -q 'State:.T' /proc/{init}/status; do :; done
+  kill -9 {pid}
+  until grep -q 'State:.Z' /proc/{pid}/status; do :; done""", *options)
+            self.assertEqual(self.site.image_names(job.name), [])
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(init, signal.SIGCONT)
+            self.assertEqual(job.wait(), -signal.SIGKILL)
+
+    def refused_as_it_ended(self, job, end, *options):
+        """A checkpoint for which `end` runs before CRIU does."""
+        criu = os.path.join(self.site.folder.name, f"criu-of-{job.name}")
         with open(criu, "w", encoding="utf-8") as script:
             script.write(f"""#!/bin/sh
-if [ "$1" = dump ]; then
-  kill -9 {job.process()["pid"]}
-  while kill -0 {job.process()["pid"]} 2>/dev/null; do :; done
+if [ "$1" = dump ]; then{end}
 fi
 exec "{os.environ["STASIS_CRIU"]}" "$@"
 """)
         os.chmod(criu, 0o755)
-        _, answer = job.refused("checkpoint", STASIS_CRIU=criu)
+        _, answer = job.refused("checkpoint", *options, STASIS_CRIU=criu)
         self.assertEqual(answer["code"], "PEER_DIED", answer)
         self.assertIn("has ended while its image was made", answer["message"])
 

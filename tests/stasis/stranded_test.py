@@ -3,6 +3,7 @@ and what helps, none makes an image of what is left, and it comes back from the 
 
 import contextlib
 import glob
+import json
 import os
 import select
 import signal
@@ -33,13 +34,9 @@ class Stranded(unittest.TestCase):
     def kill_ghosts(self, job):
         """Returns when they are dead."""
         killed = []
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            with contextlib.suppress(OSError):
-                with open(f"/proc/{pid}/cmdline", "rb") as file:
-                    command = file.read().split(b"\0")
-                if command[0].endswith(b"stasis-ghost") and job.name.encode() in command and self.site.state.encode() in command:
-                    killed.append(os.pidfd_open(int(pid)))
-                    self.addCleanup(os.close, killed[-1])
+        for pid in self.ghosts(job):
+            killed.append(os.pidfd_open(pid))
+            self.addCleanup(os.close, killed[-1])
         self.assertEqual(len(killed), 2, "a ghost and its guardian")
         # Neither sees the other one's end.
         for kill in (signal.SIGSTOP, signal.SIGKILL):
@@ -47,6 +44,13 @@ class Stranded(unittest.TestCase):
                 signal.pidfd_send_signal(pidfd, kill)
         for pidfd in killed:
             self.assertTrue(select.select([pidfd], [], [], 60)[0])
+
+    def ghosts(self, job):
+        """Without their children that are about to become other programs: a guardian says what it is."""
+        words = {pid: hung.read(f"/proc/{pid}/cmdline").split(" ") for pid in os.listdir("/proc") if pid.isdigit()}
+        found = {pid for pid in words if words[pid][0].endswith("stasis-ghost") and {job.name, self.site.state} <= set(words[pid])}
+        parents = {pid: hung.read(f"/proc/{pid}/stat").rpartition(")")[2].split()[1:2] for pid in found}
+        return [int(pid) for pid in found if "--guard" in words[pid] or not found & set(parents[pid])]
 
     def state(self, job):
         return next(task["state"] for task in self.site.tasks() if task["name"] == job.name)
@@ -133,40 +137,60 @@ class Stranded(unittest.TestCase):
             self.kill_ghosts(job)
         self.check(job)
 
+    def test_one_that_criu_is_at_work_in_without_them(self):
+        """Where it stands can be seen when CRIU has ended; that is waited for."""
+        job = self.start()
+        criu = os.path.join(self.site.folder.name, "criu")
+        with open(criu, "w", encoding="utf-8") as script:
+            script.write(f"#!/bin/sh\nCRIU_STOPS=1 LD_PRELOAD={built('lib/libkill_awaited.so')} exec {os.environ['STASIS_CRIU']} \"$@\"\n")
+        os.chmod(criu, 0o700)
+        with self.command_of("checkpoint", job, STASIS_CRIU=criu):
+            stopped = self.await_stopped("criu dump ")
+            self.addCleanup(self.go_on, stopped)
+            log = GhostLog(job)
+            self.addCleanup(log.close)
+            self.kill_ghosts(job)
+        with hung.started([built("bin/stasis"), "pause", "--json", job.name], env=self.site.env(), stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, preexec_fn=die_with_parent) as verb:
+            self.assertTrue(log.wait_for("is at work for a ghost that is gone", 60))
+            self.go_on(stopped)
+            answer = json.loads(verb.communicate(timeout=60)[0])
+        self.assertIn("is held by a ghost that is gone", answer["message"])
+        self.check(job)
+
+    @staticmethod
+    def go_on(pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+    def await_stopped(self, words):
+        """The process of this test with that in its command line, once it stands still: only its parent is told."""
+        give_up = time.monotonic() + 60
+        while True:
+            for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+                command = hung.read(f"/proc/{pid}/cmdline")
+                if words in command and self.site.state in command and \
+                        hung.read(f"/proc/{pid}/stat").rpartition(")")[2].split()[:1] == ["T"]:
+                    return pid
+            self.assertLess(time.monotonic(), give_up, words)
+            time.sleep(0.01)
+
     def test_one_of_which_nobody_has_written_down_that_it_stands_still(self):
         job = self.start()
         self.stop_in("release-after", "pause", job, STASIS_GHOST_FAULT="release-after:stop")
         self.assertEqual(self.state(job), "running")
         self.check(job)
 
-    @contextlib.contextmanager
     def command_of(self, verb, job, **extra):
-        """It is waited for, unless what is done meanwhile fails: then nothing might end it."""
-        with subprocess.Popen([built("bin/stasis"), verb, job.name], env=self.site.env(**extra), stdin=subprocess.DEVNULL,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=die_with_parent) as command:
-            try:
-                yield command
-            except BaseException:
-                command.kill()
-                raise
+        return hung.started([built("bin/stasis"), verb, job.name], env=self.site.env(**extra), stdin=subprocess.DEVNULL,
+                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=die_with_parent)
 
     def stop_in(self, point, verb, job, **extra):
         """The ghost stands still there, and is killed."""
         with self.command_of(verb, job, **extra) as command:
-            give_up = time.monotonic() + 60
-            while not self.stopped_ghost(job):
-                self.assertLess(time.monotonic(), give_up, point)
-                time.sleep(0.01)  # only a parent is told
+            self.await_stopped(f"stasis-ghost --task {job.name} ")
             self.kill_ghosts(job)
-            self.assertNotEqual(command.wait(60), 0)
-
-    def stopped_ghost(self, job):
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            command = hung.read(f"/proc/{pid}/cmdline")
-            if "stasis-ghost" in command and self.site.state in command and f"--task {job.name} " in command + " ":
-                if hung.read(f"/proc/{pid}/stat").rpartition(")")[2].split()[:1] == ["T"]:
-                    return True
-        return False
+            self.assertNotEqual(command.wait(60), 0, point)
 
     def resume_until(self, point):
         job = self.start()
