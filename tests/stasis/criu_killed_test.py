@@ -42,7 +42,7 @@ class CriuKilled(unittest.TestCase):
 
     def ask(self, line):
         port = re.search(r"127\.0\.0\.1:(\d+)", self.job.output())[1]
-        with socket.create_connection(("127.0.0.1", int(port)), 30) as client:
+        with socket.create_connection(("127.0.0.1", int(port)), 60) as client:
             client.sendall(line.encode() + b"\n")
             return client.makefile().readline().strip()
 
@@ -77,15 +77,12 @@ class CriuKilled(unittest.TestCase):
             if criu == 0:
                 self.assertEqual(command.returncode, 0, command.stderr.read())
                 return True
-            begin = time.monotonic()
-            handle = os.pidfd_open(criu)
-            delay = self.chance.random() * self.usual
-            if select.select([handle], [], [], delay)[0]:
-                self.usual = time.monotonic() - begin
-            else:
-                with contextlib.suppress(ProcessLookupError):
-                    signal.pidfd_send_signal(handle, signal.SIGKILL)
-            os.close(handle)
+            begin, delay = time.monotonic(), self.chance.random() * self.usual
+            with contextlib.suppress(ProcessLookupError), open(os.pidfd_open(criu), "rb") as handle:
+                if select.select([handle], [], [], delay)[0]:
+                    self.usual = time.monotonic() - begin
+                else:
+                    signal.pidfd_send_signal(handle.fileno(), signal.SIGKILL)
             command.communicate()
         return command.returncode == 0
 

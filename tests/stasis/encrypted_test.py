@@ -88,7 +88,7 @@ class Encrypted(unittest.TestCase):
         answer = self.images("verify", STASIS_IDENTITY=self.identity)
         self.assertEqual((answer["damages"], answer["sealed_images"], answer["sealed_chunks"]), ([], 0, 0))
         self.images("rm", "job/000001")
-        self.images("gc")
+        self.site.collect()
         exported = os.path.join(self.site.folder.name, "exported")
         self.images("export", "job/000003", exported, fails=True)
         self.images("export", "job/000003", exported, STASIS_IDENTITY=self.identity)

@@ -7,8 +7,9 @@ import signal
 import subprocess
 import unittest
 
+import hung
 from softgpu import die_with_parent
-from stasis_job import GIVE_UP_SECONDS, Site, built
+from stasis_job import GIVE_UP_SECONDS, Job, Site, built
 
 STASIS = built("bin/stasis")
 
@@ -81,10 +82,11 @@ class JobRun(unittest.TestCase):
         self.assertEqual([rank["output"] for rank in outputs], ["text\n", "text\n"])
 
     def test_a_signal_reaches_all_ranks(self):
-        command = [STASIS, "run", "--device", "soft", "--ranks", "2", "--", "sh", "-c",
-                   "trap 'echo int; exit 5' INT; echo ready; while :; do sleep 0.05; done"]
-        with subprocess.Popen(command, env=self.site.env(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
-                              stderr=subprocess.DEVNULL, preexec_fn=die_with_parent) as run:
+        # Deaf to what ends a rank when another one has come to its end before it.
+        command = [STASIS, "run", "--device", "soft", "--ranks", "2", "--grace", "60s", "--", "sh", "-c",
+                   "trap '' TERM; trap 'echo int; exit 5' INT; echo ready; while :; do sleep 0.05; done"]
+        with hung.started(command, env=self.site.env(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+                          stderr=subprocess.DEVNULL, preexec_fn=die_with_parent) as run:
             for _ in range(2):
                 self.assertRegex(run.stdout.readline(), r"\[[01]\] ready")
             run.send_signal(signal.SIGINT)
@@ -95,6 +97,8 @@ class JobRun(unittest.TestCase):
     def test_a_detached_job_in_ps_and_logs_until_it_is_removed(self):
         status, out, err = self.run_job("echo rank $RANK; [ $RANK = 0 ] || exec sleep 1000", "--detach", "--gpus", "1,0")
         self.assertEqual((status, out), (0, "job\n"), err)
+        for rank in range(2):
+            Job(self.site, f"job.{rank}").wait_for_output(f"rank {rank}\n")
         shown = self.stasis("ps", "job")[1]
         self.assertEqual([line.split()[0] for line in shown.splitlines()], ["NAME", "job", "job.0", "job.1"])
         self.assertNotIn("job.0", self.stasis("ps")[1])

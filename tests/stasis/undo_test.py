@@ -7,9 +7,10 @@ import os
 import random
 import re
 import sys
+import time
 import unittest
 
-from stasis_job import Site, built
+from stasis_job import GIVE_UP_SECONDS, Site, built
 
 FULL = os.environ.get("STASIS_TEST_FULL") == "1"
 SEED = int(os.environ.get("STASIS_UNDO_SEED", "7"))
@@ -209,14 +210,16 @@ class Undo(unittest.TestCase):
         self.forget(job)
 
     def hungry_checkpoint(self, job, *options):
-        """With nothing of the task in the store, so that writing it takes its time, and when it did not just hold so much that
-        there is no room on the device: (exit status, answer)."""
+        """With nothing of the task in the store, so that writing it takes its time; when it did not just hold so much that there is
+        no room on the device, and has taken some meanwhile: (exit status, answer)."""
+        give_up = time.monotonic() + GIVE_UP_SECONDS
         while True:
             for name in self.site.image_names(job.name):
                 self.site.images("rm", "--force", f"{job.name}/{name.removesuffix('.image')}")
             self.site.collect()
             status, answer, _ = self.site.call("checkpoint", job.name, "--snapshot", "device", *options)
-            if status == 0 or not answer["message"].startswith("snapshot: "):
+            done = answer["snapshot"] != "device" if status == 0 else not answer["message"].startswith("snapshot: ")
+            if done or time.monotonic() > give_up:
                 return status, answer
             job.wait_for_ghost_to_leave()
 
