@@ -1,5 +1,6 @@
 #include "cli/command_line.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -204,6 +205,20 @@ TEST(Doctor, Versions) {
   EXPECT_EQ(ParseKernelVersion("5.4"), 5004);
   EXPECT_EQ(ParseKernelVersion("six"), 0);
   EXPECT_EQ(ParseKernelVersion("6"), 0);
+}
+
+// As CRIU 4.2 words it.
+TEST(Doctor, WhatCriuSaysOfAnothersNetworkIsToldFromTheRest) {
+  const std::string network =
+      "Warn  (criu/net.c:3837): net: Unable to get socket network namespace\n"
+      "Error (criu/net.c:1253): net: Unexpected error: -1(Operation not permitted)\n"
+      "Error (criu/cr-check.c:1056): Can't turn TCP repair mode ON: Operation not permitted\n"
+      "Warn  (criu/cr-check.c:1680): Does not look good.\n";
+  EXPECT_THAT(CriuErrorsBesideNetwork(network), testing::IsEmpty());
+  const std::string mount = "Error (criu/kerndat.c:1092): Fail to mount tmpfs to /tmp: Operation not permitted";
+  EXPECT_THAT(CriuErrorsBesideNetwork(network + mount + "\n"), testing::ElementsAre(mount));
+  const std::string repair = "Error (criu/cr-check.c:1056): Can't turn TCP repair mode ON: Protocol not available";
+  EXPECT_THAT(CriuErrorsBesideNetwork(repair), testing::ElementsAre(repair));
 }
 
 TEST(Doctor, WhatNvidiasDriverCanDoByItself) {

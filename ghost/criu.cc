@@ -19,6 +19,7 @@
 #include "base/bundled_criu.h"
 #include "base/files.h"
 #include "base/raw_log.h"
+#include "base/user_namespace.h"
 #include "ghost/child.h"
 #include "ghost/proc.h"
 
@@ -40,13 +41,6 @@ constexpr std::chrono::milliseconds kLookTime(500);
 // The kernel has nothing left to wait for then.
 constexpr std::chrono::seconds kEndTime(30);
 
-// In a user namespace other than the first one its root is not that of the machine, and some of what CRIU
-// otherwise insists on (buffers of sockets beyond their limit, for one) is not allowed.
-bool InUserNamespace() {
-  Result<std::string> map = ReadFile("/proc/self/uid_map", 4096);
-  return map.ok() && !IsWholeIdMap(*map);
-}
-
 std::vector<std::string> CommonOptions(const std::string& criu, const char* verb, const std::string& images,
                                        const std::string& work, const std::string& log) {
   std::vector<std::string> argv = {criu,           verb,
@@ -57,6 +51,8 @@ std::vector<std::string> CommonOptions(const std::string& criu, const char* verb
                                    "--file-locks", "--ghost-limit",
                                    kGhostLimit,    "--libdir",
                                    kNoPlugins};
+  // Some of what CRIU otherwise insists on (buffers of sockets beyond their limit, for one) is not allowed in
+  // one.
   if (InUserNamespace()) argv.push_back("--unprivileged");
   return argv;
 }
@@ -145,13 +141,6 @@ bool WaitsForTheDying(pid_t criu) {
 }
 
 }  // namespace
-
-bool IsWholeIdMap(const std::string& map) {
-  std::istringstream text(map);
-  uint64_t inside = 1, outside = 1, count = 0;
-  text >> inside >> outside >> count;
-  return text && inside == 0 && outside == 0 && count == UINT32_MAX;
-}
 
 Result<std::string> FindCriu(const std::string& option) {
   const char* variable = std::getenv("STASIS_CRIU");

@@ -36,8 +36,6 @@ Result<std::string> FindCriu(const std::string& option);
 Result<std::string> CriuVersion(const std::string& criu);
 // kPermissionDenied when this process lacks the capabilities to dump and restore.
 Status CheckCriuPrivileges();
-// Whether a /proc/PID/uid_map is that of the machine's first user namespace.
-bool IsWholeIdMap(const std::string& map);
 
 // Whether connections are dumped. Their packets are dropped meanwhile, by nftables in the network namespace
 // of the caller; that namespace must be the tree's.

@@ -22,6 +22,10 @@ constexpr Explanation kExplanations[] = {
     {"External socket is used", "a unix socket is connected to a process outside of the task",
      "close the connection before the checkpoint, or run the peer inside the task"},
     {"Connected TCP socket", "a TCP connection is open", "close the connection before the checkpoint"},
+    {"Failed to lock TCP connection", "a TCP connection is open, and cannot be held still",
+     "close it before the checkpoint, or run the task as the machine's root: a user namespace has no say "
+     "over "
+     "a network that is not its own"},
     {"In-flight connection", "a TCP connection is being opened", "try again in a moment"},
     {"has been killed", "a process of the task was killed meanwhile", "try again"},
     {"io_uring", "io_uring is in use", "run the program without io_uring"},
@@ -60,7 +64,8 @@ constexpr Explanation kExplanations[] = {
 };
 
 // What CRIU reports as errors without failing for them.
-constexpr const char* kHarmless[] = {"rlimit: Can't setup RLIMIT_NOFILE", "Can't setup RLIMIT"};
+constexpr const char* kHarmless[] = {"rlimit: Can't setup RLIMIT_NOFILE", "Can't setup RLIMIT",
+                                     "net: Unexpected error: -1(Operation not permitted)"};
 
 bool IsHarmless(const std::string& line) {
   for (const char* text : kHarmless) {

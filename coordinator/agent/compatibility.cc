@@ -20,7 +20,7 @@ namespace {
 std::string CriuHere() {
   std::string path = FindCriu();
   if (path.empty()) return "";
-  Result<SubprocessResult> ran = RunCriu(path, "--version");
+  Result<SubprocessResult> ran = RunCriu(path, {"--version"});
   if (!ran.ok()) return "";
   constexpr std::string_view kVersion = "Version: ";
   size_t at = ran->output.find(kVersion);

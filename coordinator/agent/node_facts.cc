@@ -31,7 +31,7 @@ int64_t RealtimeUs() {
 std::string CriuHere() {
   std::string criu = FindCriu();
   if (criu.empty()) return "";
-  Result<SubprocessResult> ran = RunCriu(criu, "--version");
+  Result<SubprocessResult> ran = RunCriu(criu, {"--version"});
   int version = ran.ok() && ran->exit_code == 0 && ran->signal == 0 ? ParseCriuVersion(ran->output) : 0;
   return version == 0 ? "" : std::to_string(version / 100) + "." + std::to_string(version % 100);
 }

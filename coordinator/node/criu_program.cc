@@ -2,8 +2,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <iterator>
+#include <sstream>
 
 #include "base/bundled_criu.h"
 #include "coordinator/node/program.h"
@@ -37,9 +40,24 @@ std::string FindCriu() {
   return access(cache.c_str(), X_OK) == 0 ? cache : "";
 }
 
-Result<SubprocessResult> RunCriu(const std::string& criu, const char* argument) {
-  SubprocessOptions options{{criu, argument}, EnvironmentWithoutLoader({})};
+Result<SubprocessResult> RunCriu(const std::string& criu, const std::vector<std::string>& arguments) {
+  SubprocessOptions options{{criu}, EnvironmentWithoutLoader({})};
+  options.argv.insert(options.argv.end(), arguments.begin(), arguments.end());
   return RunSubprocess(options, Deadline::After(kCriuTime));
+}
+
+std::vector<std::string> CriuErrorsBesideNetwork(std::string_view output) {
+  // Whose network it is not, may neither ask for the numbers of links nor put a connection into repair mode.
+  constexpr std::string_view kOfNetwork[] = {"net: Unexpected error: -1(Operation not permitted)",
+                                             "Can't turn TCP repair mode ON: Operation not permitted"};
+  std::vector<std::string> errors;
+  std::istringstream lines{std::string(output)};
+  for (std::string line; std::getline(lines, line);) {
+    const bool of_network = std::any_of(std::begin(kOfNetwork), std::end(kOfNetwork),
+                                        [&](std::string_view text) { return line.ends_with(text); });
+    if (line.starts_with("Error") && !of_network) errors.push_back(line);
+  }
+  return errors;
 }
 
 int ParseCriuVersion(std::string_view text) {

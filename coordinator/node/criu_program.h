@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "coordinator/node/subprocess.h"
@@ -15,8 +16,12 @@ inline constexpr int kOldestCriu = 401;     // older ones do not start on kernel
 
 // Its path, found where the ghost looks for it, in the same order; empty: there is none.
 std::string FindCriu();
-// `criu ARGUMENT`, without the user's loader settings.
-Result<SubprocessResult> RunCriu(const std::string& criu, const char* argument);
+// `criu ARGUMENTS`, without the user's loader settings.
+Result<SubprocessResult> RunCriu(const std::string& criu, const std::vector<std::string>& arguments);
+
+// Errors that the output of a `criu check` tells of, but for those about the network. In a user namespace the
+// network is often another one's, and images are made without connections there.
+std::vector<std::string> CriuErrorsBesideNetwork(std::string_view output);
 
 // "Version: 4.2.1" in the output of `criu --version`; major * 100 + minor, 0 if it is none.
 int ParseCriuVersion(std::string_view text);

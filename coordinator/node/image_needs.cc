@@ -29,7 +29,7 @@ Need CriuNeedHere(const Manifest& manifest) {
   std::string path = FindCriu();
   Result<SubprocessResult> ran = path.empty()
                                      ? Result<SubprocessResult>(Status(StatusCode::kNotFound, "none"))
-                                     : RunCriu(path, "--version");
+                                     : RunCriu(path, {"--version"});
   return CriuNeed(manifest.criu, path, ran.ok() ? ran->output : "");
 }
 

@@ -412,6 +412,20 @@ class Doctor(SiteTest):
         self.assertIn("STASIS_STATE_DIR", findings["state folder"]["remedy"])
         self.assertFalse(findings["criu"]["ok"])
 
+    def test_a_user_namespace_will_do(self):
+        """It is said to, and it does."""
+        namespace = ["unshare", "--user", "--map-root-user", "--mount", "--propagation", "slave"]
+        if subprocess.run([*namespace, "true"], check=False, capture_output=True).returncode != 0:
+            self.skipTest("no user namespace can be made here")
+        verbs = ("doctor", "run --detach --name inside -- /usr/bin/sleep 600", "checkpoint --stop inside", "restore --detach inside",
+                 "cancel --grace 1ms inside")
+        script = " && ".join(f"{built('bin/stasis')} {verb}" for verb in verbs)
+        done = subprocess.run([*namespace, "sh", "-c", script], env=self.site.env(), check=False, capture_output=True, text=True,
+                              timeout=300)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, "criu check +looks good, without TCP connections")
+        self.assertRegex(done.stdout, "checkpoint, restore +works")
+
     def test_no_device(self):
         code, document = self.site.json("doctor", SOFTGPU_SOCKET=os.path.join(self.site.folder, "nowhere.sock"))
         self.assertEqual(code, 1)
