@@ -162,13 +162,17 @@ class Strike:
                     now = int(file.read().split()[0]) * resource.getpagesize()
                 limit = now + int(self.round.amount * MAX_MORE_MEMORY)
                 resource.prlimit(ghost, resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
-                self.heal.callback(self.unlimited, ghost)
+        self.heal.callback(self.lift_memory_limits)
         return bool(ghosts)
 
-    @staticmethod
-    def unlimited(pid):
-        with contextlib.suppress(ProcessLookupError):
-            resource.prlimit(pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    def lift_memory_limits(self):
+        """Of those, too, which a limited ghost has begun: those of before its own was lifted are there to be found afterwards."""
+        lifted = set()
+        while more := set(self.ghosts()) - lifted:
+            for pid in more:
+                with contextlib.suppress(ProcessLookupError):
+                    resource.prlimit(pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+            lifted |= more
 
     def device(self, what):
         self.fault_devices("slow=0.1" if what == "slow" else what, "none" if what == "slow" else "reset")
