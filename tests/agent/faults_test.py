@@ -14,7 +14,7 @@ import threading
 import time
 import unittest
 
-from agents import AgentNodes, grpc, op
+from agents import AgentNodes, HeldCriu, grpc, op
 from moving_job import CONDITION, MovingJob, Sample
 
 FULL = os.environ.get("STASIS_TEST_FULL") == "1"
@@ -23,13 +23,13 @@ ROUNDS = 60 if FULL else 1  # of each fault
 RANKS = 2
 DEVICES = ["--gpus", str(RANKS), "--memory", "512MiB"]
 RATE, DELAY, DISK = 400_000_000, 0.001, "512m"
-SETTLE_SECONDS = 120
+SETTLE_SECONDS = 240
 
 ROUNDS_OF_A_JOB = 120
 # Rests for longer than its rounds take, and hurries to its end in much less than a test waits for one (11 ms a step).
-STEPS = ["--steps", "6000", "--pace-ms", "400"] if FULL else ["--steps", "1000", "--pace-ms", "100"]
-ALONE = Sample("mlp_train", *STEPS, "--batch", "8", "--width", "32", "--log-every", "20")
-RANKED = Sample("ddp_train", *STEPS, "--log-every", "20", ranks=RANKS)
+STEPS = ["--steps", "6000", "--pace-ms", "400"] if FULL else ["--steps", "1000", "--pace-ms", "600"]
+ALONE = Sample("mlp_train", *STEPS, "--batch", "8", "--width", "32", "--log-every", "5")
+RANKED = Sample("ddp_train", *STEPS, "--log-every", "5", ranks=RANKS)
 
 
 def kill_first(node, name, until):
@@ -45,6 +45,11 @@ def kill_first(node, name, until):
     return False
 
 
+def parent_of(pid):
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+        return int(file.read().rsplit(")", 1)[1].split()[1])
+
+
 class Faults(unittest.TestCase):
     sample = ALONE
 
@@ -56,6 +61,7 @@ class Faults(unittest.TestCase):
         cls.nodes = AgentNodes(rate=RATE, delay=DELAY, disk=DISK, left=DEVICES, right=DEVICES)
         cls.nodes.__enter__()
         cls.addClassCleanup(cls.nodes.__exit__, None, None, None)
+        cls.criu = HeldCriu(cls.nodes["left"])
         cls.nodes.start_agents()
 
     # ---- what happens; each is done at its moment and returns what sets it right again
@@ -116,7 +122,7 @@ class Faults(unittest.TestCase):
         """Until neither agent has an operation in hand."""
         give_up = time.monotonic() + SETTLE_SECONDS
         for node in self.nodes.nodes.values():
-            for running in node.agent.stub.ListOperations(op.ListOperationsRequest(running=True)).operations:
+            for running in node.agent.stub.ListOperations(op.ListOperationsRequest(running=True), timeout=SETTLE_SECONDS).operations:
                 node.agent.wait(running.id, give_up - time.monotonic())
 
     def migrate_with(self, job, fault, delay):
@@ -196,25 +202,35 @@ class Faults(unittest.TestCase):
     def test_what_dies_at_its_last_image_is_brought_back(self):
         job = MovingJob(self.nodes, self.sample, "brought-back", "left").start()
         source = self.nodes["left"]
+        self.criu.hold("dump")
+        self.addCleanup(self.criu.let_go)
         begun = source.agent.begin("migrate", job=job.name, node=self.nodes["right"].peer, precopy="always")
-        for told in source.agent.stub.WatchOperation(op.WatchOperationRequest(id=begun.id, spans=True), timeout=SETTLE_SECONDS):
-            if any(span.name == "image of the paused job" for span in told.spans):
-                os.kill(source.process(job.tasks[-1])["init_pid"], signal.SIGKILL)
-                break
+        self.criu.await_held(len(job.tasks))
+        while not self.is_at_its_last_image(source, begun):
+            self.criu.let_these_go()
+            self.criu.await_held(len(job.tasks))
+        os.kill(source.process(job.tasks[-1])["init_pid"], signal.SIGKILL)
+        self.criu.let_go()
         ended = self.ended(source, begun)
         self.assertEqual(ended.state, op.OPERATION_STATE_FAILED, ended)
         self.assertIn("brought back from image", "".join(ended.notes), ended)
         self.check_one_copy(job, ended, "a task killed at its last image")
         self.assertEqual(job.finish(), (0, self.sample.expected()))
 
+    def is_at_its_last_image(self, source, begun):
+        told = source.agent.stub.GetOperation(op.GetOperationRequest(id=begun.id, spans=True), timeout=SETTLE_SECONDS)
+        self.assertEqual(told.state, op.OPERATION_STATE_RUNNING, told)
+        return any(span.name == "image of the paused job" for span in told.spans)
+
     def test_a_ghost_dies_at_an_image_of_the_running_job(self):
         job = MovingJob(self.nodes, self.sample, "imaged", "left").start()
         source = self.nodes["left"]
+        self.criu.hold("dump")
+        self.addCleanup(self.criu.let_go)
         begun = source.agent.begin("migrate", job=job.name, node=self.nodes["right"].peer, precopy="always")
-        for told in source.agent.stub.WatchOperation(op.WatchOperationRequest(id=begun.id), timeout=SETTLE_SECONDS):
-            if told.phase == "save":
-                os.kill(source.ghosts()[0], signal.SIGKILL)
-                break
+        self.criu.await_held(len(job.tasks))
+        os.kill(parent_of(self.criu.waiting()[0]), signal.SIGKILL)
+        self.criu.let_go()
         ended = self.ended(source, begun)
         self.assertEqual(ended.state, op.OPERATION_STATE_FAILED, ended)
         self.check_one_copy(job, ended, "a ghost killed at an image")

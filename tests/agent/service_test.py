@@ -44,11 +44,12 @@ class Service(unittest.TestCase):
     def test_a_job_is_told_of_from_its_start_to_its_end(self):
         stasisd = self.start()
         events = []
-        ended = threading.Event()
+        begun, ended = threading.Event(), threading.Event()
 
         def watch():
             for event in stasisd.agent.stub.Watch(pb.WatchRequest(), timeout=120):
                 events.append(event)
+                begun.set()
                 if event.HasField("job") and event.job.condition == pb.CONDITION_EXITED:
                     break
             ended.set()
@@ -56,6 +57,7 @@ class Service(unittest.TestCase):
         thread = threading.Thread(target=watch)
         thread.start()
         self.addCleanup(thread.join)
+        self.assertTrue(begun.wait(120))
         self.run_shell(stasisd, "short", "echo one; echo two; exit 3")
         self.assertTrue(ended.wait(120))
         self.assertTrue(events[0].caught_up and events[0].complete)

@@ -38,7 +38,7 @@ class AgentSite(Site):
             said = log.tell()
             self.stasisd = subprocess.Popen([built("bin/stasisd"), *self.agent_options], env=self.env(), stdin=subprocess.DEVNULL,
                                             stdout=log, stderr=log, preexec_fn=die_with_parent)
-        give_up = time.monotonic() + 30
+        give_up = time.monotonic() + 120
         while '"message":"ready"' not in self.agent_text(said).replace(" ", ""):
             if self.stasisd.poll() is not None or time.monotonic() > give_up:
                 raise AssertionError(f"stasisd did not start: {self.agent_text()}")
@@ -105,7 +105,7 @@ def empty_server(folder):
         yield socket
     finally:
         server.stdin.close()
-        server.wait(30)
+        server.wait(60)
         server.stdout.close()
 
 

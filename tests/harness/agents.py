@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from softgpu import BUILD, Node, built, die_with_parent
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 GIVE_UP_SECONDS = 300
+CALL_SECONDS = 120  # for what is answered from memory
 PEER_PORT = 7443
 MTU = 9000
 
@@ -93,7 +95,9 @@ class Agent:
     are begun by begin()."""
 
     def __init__(self, target, credentials=None):
-        options = [("grpc.max_receive_message_length", 16 << 20), ("grpc.use_local_subchannel_pool", 1)]
+        # An agent that is slow to start is not waited for longer each time.
+        options = [("grpc.max_receive_message_length", 16 << 20), ("grpc.use_local_subchannel_pool", 1),
+                   ("grpc.max_reconnect_backoff_ms", 1000)]
         self.channel = (grpc.secure_channel(target, credentials, options) if credentials
                         else grpc.insecure_channel(target, options))
         self.stub = INTERFACE.agent_rpc.AgentStub(self.channel)
@@ -101,24 +105,24 @@ class Agent:
     def close(self):
         self.channel.close()
 
-    def wait_until_ready(self, seconds=30):
+    def wait_until_ready(self, seconds=CALL_SECONDS):
         grpc.channel_ready_future(self.channel).result(seconds)
 
     def info(self):
-        return self.stub.Info(pb.InfoRequest(), timeout=30)
+        return self.stub.Info(pb.InfoRequest(), timeout=CALL_SECONDS)
 
     def jobs(self, ended=True):
-        return {job.name: job for job in self.stub.List(pb.ListRequest(ended=ended), timeout=30).jobs}
+        return {job.name: job for job in self.stub.List(pb.ListRequest(ended=ended), timeout=CALL_SECONDS).jobs}
 
     def job(self, name):
         """None: there is none."""
-        found = self.stub.List(pb.ListRequest(name=name, ended=True), timeout=30).jobs
+        found = self.stub.List(pb.ListRequest(name=name, ended=True), timeout=CALL_SECONDS).jobs
         return found[0] if found else None
 
     def begin(self, verb, **fields):
         """begin("pause", job=NAME): the operation as it was taken."""
         name = verb[0].upper() + verb[1:]
-        return getattr(self.stub, name)(getattr(pb, name + "Request")(**fields), timeout=60)
+        return getattr(self.stub, name)(getattr(pb, name + "Request")(**fields), timeout=CALL_SECONDS)
 
     def call(self, verb, **fields):
         """The operation when it has ended well; else OperationFailed."""
@@ -149,7 +153,7 @@ class Agent:
 
     def output(self, name, rank=0):
         return b"".join(chunk.data for chunk in
-                        self.stub.Logs(pb.LogsRequest(name=name, rank=rank), timeout=60)).decode(errors="replace")
+                        self.stub.Logs(pb.LogsRequest(name=name, rank=rank), timeout=CALL_SECONDS)).decode(errors="replace")
 
     def wait_for_output(self, name, text, rank=0, seconds=GIVE_UP_SECONDS):
         seen = b""
@@ -236,14 +240,14 @@ class AgentNode(Node):
 
     def smi(self, *arguments):
         return subprocess.run([*self.through, built("bin/softgpu-smi"), "--socket", self.socket, *arguments],
-                              capture_output=True, text=True, timeout=30, check=False)
+                              capture_output=True, text=True, timeout=CALL_SECONDS, check=False)
 
     def own_env(self, **extra):
         """Of stasisd, and of `stasis` on this node."""
         env = super().env(**extra)
         del env["LD_LIBRARY_PATH"]  # `stasis run` brings its own
         env.update(STASIS_STATE_DIR=self.state, STASIS_RUN_DIR=self.run_dir)
-        if os.environ.get("STASIS_CRIU"):
+        if os.environ.get("STASIS_CRIU") and "STASIS_CRIU" not in extra:
             env["STASIS_CRIU"] = os.environ["STASIS_CRIU"]
         return env
 
@@ -274,6 +278,19 @@ class AgentNode(Node):
         self.stasisd.wait()
         self.forget_agent()
 
+    def lose(self):
+        """All that runs there is gone, as with its machine, but for the devices."""
+        self.kill_agent()
+        give_up = time.monotonic() + 60
+        # What was just starting something was not the last one.
+        while others := self.processes().keys() - {self.keeper.pid, self.daemon.pid}:
+            if time.monotonic() > give_up:
+                raise AssertionError(f"cannot be ended on {self.name}: {others}")
+            for pid in others:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.01)  # nothing tells when a process of nobody's has ended
+
     def forget_agent(self):
         if self.agent:
             self.agent.close()
@@ -284,7 +301,7 @@ class AgentNode(Node):
             return
         self.stasisd.terminate()
         try:
-            self.stasisd.wait(30)
+            self.stasisd.wait(60)
         except subprocess.TimeoutExpired:
             self.stasisd.kill()
             self.stasisd.wait()
@@ -364,7 +381,7 @@ class AgentNode(Node):
     def ghosts(self):
         return [pid for pid, command in self.processes().items() if "stasis-ghost" in command.split(" ")[0]]
 
-    def memory_in_the_end(self, seconds=15):
+    def memory_in_the_end(self, seconds=60):
         """Device memory in use once everybody has let go, or then."""
         give_up = time.monotonic() + seconds
         while True:
@@ -391,6 +408,58 @@ def alive(process):
     except OSError:
         return False
     return fields[0] not in "ZX" and int(fields[19]) == process["init_start_time"]
+
+
+class HeldCriu:
+    """CRIU of the agent of `node`, which is to be started afterwards: it waits, before it does anything, for as long as its
+    `verb` ("dump", "restore") is held."""
+
+    def __init__(self, node):
+        self.node = node
+        self.folder = os.path.join(node.cluster.folder, f"criu-{node.name}")
+        os.mkdir(self.folder)
+        program = os.path.join(self.folder, "criu")
+        criu = os.environ.get("STASIS_CRIU") or shutil.which("criu")
+        with open(os.open(program, os.O_CREAT | os.O_WRONLY, 0o755), "w", encoding="utf-8") as file:
+            file.write(f"""#!/bin/sh
+hold={self.folder}/hold-$1 waits={self.folder}/waits-$$
+[ ! -e "$hold" ] || : > "$waits"
+while [ -e "$hold" ] && [ -e "$waits" ]; do sleep 0.02; done
+rm -f "$waits"
+exec {criu} "$@"
+""")
+        node.agent_env["STASIS_CRIU"] = program
+
+    def hold(self, verb):
+        with open(os.path.join(self.folder, f"hold-{verb}"), "x", encoding="utf-8"):
+            pass
+
+    def let_go(self):
+        """From now on none waits."""
+        self.remove("hold-")
+
+    def let_these_go(self):
+        """Those that wait now; the next ones wait."""
+        self.remove("waits-")
+
+    def remove(self, beginning):
+        for name in os.listdir(self.folder):
+            if name.startswith(beginning):
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(os.path.join(self.folder, name))
+
+    def waiting(self):
+        """Their process numbers; each is a child of the ghost that it is to work for."""
+        pids = [int(name.removeprefix("waits-")) for name in os.listdir(self.folder) if name.startswith("waits-")]
+        return [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
+
+    def await_held(self, count=1, seconds=GIVE_UP_SECONDS):
+        """Until so many wait."""
+        give_up = time.monotonic() + seconds
+        while len(self.waiting()) < count:
+            if time.monotonic() > give_up:
+                raise AssertionError(f"CRIU was not started on {self.node.name}: {self.node.agent_words()}")
+            time.sleep(0.01)  # nothing tells when it is started
 
 
 class AgentNodes:
@@ -478,4 +547,4 @@ class AgentNodes:
             node.start_agent(*options)
 
 
-__all__ = ["Agent", "AgentNode", "AgentNodes", "BUILD", "Certificates", "OperationFailed", "alive", "built", "grpc", "op", "pb"]
+__all__ = ["Agent", "AgentNode", "AgentNodes", "BUILD", "Certificates", "HeldCriu", "OperationFailed", "alive", "built", "grpc", "op", "pb"]

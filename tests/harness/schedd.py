@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 
-from agents import INTERFACE, ROOT, grpc, built
+from agents import CALL_SECONDS, GIVE_UP_SECONDS, INTERFACE, ROOT, grpc, built
 from softgpu import die_with_parent
 
 
@@ -67,7 +67,7 @@ class Schedd:
         self.channel = grpc.insecure_channel("unix:" + self.socket, [("grpc.use_local_subchannel_pool", 1)])
         self.stub = sched_rpc.SchedulerStub(self.channel)
 
-    def stop(self, how=signal.SIGTERM, seconds=60):
+    def stop(self, how=signal.SIGTERM, seconds=120):
         """Its exit status; None where it does not run."""
         if self.process is None:
             return None
@@ -95,7 +95,7 @@ class Schedd:
         with open(self.log.name, encoding="utf-8") as file:
             return file.read()[-last:]
 
-    def wait_for_line(self, wanted, after=0, seconds=60):
+    def wait_for_line(self, wanted, after=0, seconds=GIVE_UP_SECONDS):
         """Nothing else tells that a line was written."""
         give_up = time.monotonic() + seconds
         while True:
@@ -109,41 +109,41 @@ class Schedd:
     # ---- its service
 
     def tenant(self, name, weight=1.0):
-        return self.stub.SetTenant(sched.SetTenantRequest(name=name, weight=weight), timeout=30)
+        return self.stub.SetTenant(sched.SetTenantRequest(name=name, weight=weight), timeout=CALL_SECONDS)
 
     def join(self, *names):
         """The nodes' agents, as `stasisd --join` does it; until they are nodes of the cluster."""
         for name in names:
             node = self.nodes[name]
             self.stub.Join(sched.JoinRequest(address=node.peer, node=name, agent_id=node.agent.info().agent_id, device="soft"),
-                           timeout=30)
+                           timeout=CALL_SECONDS)
         self.wait(lambda: all(self.node(name) and self.node(name).reachable for name in names))
 
     def submit(self, name, argv, env, tenant="a", gpus=1, folder="/", **fields):
         return self.stub.Submit(sched.SubmitRequest(name=name, tenant=tenant, argv=argv, gpus=gpus, folder=folder, device="soft",
                                                     environment=[f"{key}={value}" for key, value in env.items()], **fields),
-                                timeout=30)
+                                timeout=CALL_SECONDS)
 
     def queue(self, ended=True):
-        return {job.name: job for job in self.stub.Queue(sched.QueueRequest(ended=ended), timeout=30).jobs}
+        return {job.name: job for job in self.stub.Queue(sched.QueueRequest(ended=ended), timeout=CALL_SECONDS).jobs}
 
     def job(self, name):
-        return self.stub.Queue(sched.QueueRequest(name=name), timeout=30).jobs[0]
+        return self.stub.Queue(sched.QueueRequest(name=name), timeout=CALL_SECONDS).jobs[0]
 
     def state_of(self, name):
         """"RUNNING"."""
         return sched.QueueState.Name(self.job(name).state).removeprefix("QUEUE_STATE_")
 
     def node(self, name):
-        found = [node for node in self.stub.Nodes(sched.NodesRequest(), timeout=30).nodes if node.name == name]
+        found = [node for node in self.stub.Nodes(sched.NodesRequest(), timeout=CALL_SECONDS).nodes if node.name == name]
         return found[0] if found else None
 
     def events(self, job=""):
         """Those that there are, of one job or all."""
-        return [event for event in self.stub.Events(sched.EventsRequest(last=10000, until_now=True), timeout=30)
+        return [event for event in self.stub.Events(sched.EventsRequest(last=10000, until_now=True), timeout=CALL_SECONDS)
                 if job in ("", event.job)]
 
-    def wait(self, condition, seconds=120):
+    def wait(self, condition, seconds=GIVE_UP_SECONDS):
         """What `condition()` returns once it is true; it is asked after each event."""
         give_up = time.monotonic() + seconds
         last = max([event.number for event in self.events()], default=0)
@@ -172,7 +172,7 @@ class Schedd:
                 raise
         return happened
 
-    def wait_for_state(self, name, *states, seconds=120):
+    def wait_for_state(self, name, *states, seconds=GIVE_UP_SECONDS):
         self.wait(lambda: self.state_of(name) in states, seconds)
 
     def story(self):

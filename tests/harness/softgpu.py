@@ -51,7 +51,7 @@ class Node:
             pass_fds=[write_end], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
             preexec_fn=die_with_parent)
         os.close(write_end)
-        started = hung.await_readable(read_end, 30) and os.read(read_end, 1) != b""
+        started = hung.await_readable(read_end, 120) and os.read(read_end, 1) != b""
         os.close(read_end)
         if not started:
             self.daemon.kill()
@@ -65,7 +65,7 @@ class Node:
     def stop_daemon(self):
         self.daemon.terminate()
         try:
-            self.daemon.wait(20)
+            self.daemon.wait(60)
         except subprocess.TimeoutExpired:
             hung.tell_of_test()
             self.daemon.kill()
@@ -104,7 +104,7 @@ class Node:
                                stderr=subprocess.PIPE, text=True, preexec_fn=die_with_parent)
 
     def smi(self, *arguments):
-        return hung.run_within(30, [built("bin/softgpu-smi"), "--socket", self.socket, *arguments], stdout=subprocess.PIPE,
+        return hung.run_within(120, [built("bin/softgpu-smi"), "--socket", self.socket, *arguments], stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True)
 
     def devices(self):

@@ -47,7 +47,7 @@ class Stasisd:
         self.target = next((place for place in ready["listen"] if not place.startswith("unix:")), None)
         self.agent = Agent("unix:" + self.socket)
 
-    def stop(self, seconds=60):
+    def stop(self, seconds=120):
         """As its service manager does. Its exit status."""
         self.agent.close()
         self.process.terminate()
@@ -57,7 +57,7 @@ class Stasisd:
         with open(self.log.name, encoding="utf-8") as file:
             return [json.loads(line) for line in file if line.endswith("\n")]
 
-    def wait_for(self, wanted, after=0, seconds=60):
+    def wait_for(self, wanted, after=0, seconds=120):
         """The first line of the log, of those after the first so many, that is wanted; nothing else tells that one was written."""
         give_up = time.monotonic() + seconds
         while True:

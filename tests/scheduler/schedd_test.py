@@ -8,13 +8,14 @@ import sqlite3
 import tempfile
 import unittest
 
-from agents import AgentNodes, op
+from agents import AgentNodes, HeldCriu, op
 from moving_job import Sample
 from schedd import Schedd, sched
 from softgpu import built
 
 DEVICES = ["--gpus", "2", "--memory", "512MiB"]
 SLOW = ["--pace-ms", "600"]
+LOSS = "10s"  # node timeout of those tests that wait for it
 
 
 def touch(path):
@@ -38,8 +39,9 @@ class Job:
         touch(self.hurry_file)
 
 
-RANKED = Sample("ddp_train", "--steps", "60", "--pace-ms", "600", ranks=2)
-VECTOR = Sample("vector", "--rounds", "100", "--elements", str(1 << 14), *SLOW)
+# They rest for much longer than a test takes.
+RANKED = Sample("ddp_train", "--steps", "200", "--pace-ms", "2000", ranks=2)
+VECTOR = Sample("vector", "--rounds", "600", "--elements", str(1 << 14), *SLOW)
 
 
 class WithTwoNodes(unittest.TestCase):
@@ -49,6 +51,7 @@ class WithTwoNodes(unittest.TestCase):
         cls.nodes = AgentNodes(s=["--gpus", "1"], a=DEVICES, b=DEVICES)
         cls.nodes.__enter__()
         cls.addClassCleanup(cls.nodes.__exit__, None, None, None)
+        cls.criu = {name: HeldCriu(cls.nodes[name]) for name in ("a", "b")}
 
     def setUp(self):
         for name in ("a", "b"):
@@ -61,11 +64,13 @@ class WithTwoNodes(unittest.TestCase):
         for job in self.jobs:
             job.hurry()
         for name in ("a", "b"):
+            self.criu[name].let_go()
             self.nodes[name].end_jobs()
 
-    def start(self, *names, lease="2s", checkpoints="1s", options=()):
+    def start(self, *names, lease="2s", checkpoints="1s", node_timeout="60s", options=()):
         """A scheduler, with nodes that have joined."""
-        self.schedd = Schedd(self.nodes, "s", "--lease", lease, "--node-timeout", "3s", "--checkpoint-interval", checkpoints, *options)
+        self.schedd = Schedd(self.nodes, "s", "--lease", lease, "--node-timeout", node_timeout, "--checkpoint-interval", checkpoints,
+                             *options)
         self.schedd.__enter__()
         self.addCleanup(self.schedd.__exit__, None, None, None)
         self.schedd.tenant("a")
@@ -130,7 +135,7 @@ class Decisions(WithTwoNodes):
 
     def test_a_victim_that_never_pauses_blocks_nobody(self):
         """A kernel of its that does not end by itself; its agent alone would wait for half a minute."""
-        self.start("a", lease="1h", checkpoints="0", options=["--pause-timeout", "2s"])
+        self.start("a", lease="1h", checkpoints="0", options=["--pause-timeout", "10s"])
         go_on = os.path.join(self.nodes.folder, "go-on")
         calm = self.run_job("calm")
         self.addCleanup(touch, go_on)
@@ -140,7 +145,7 @@ class Decisions(WithTwoNodes):
         urgent = self.submit("urgent", priority=5)
         self.schedd.wait_for_state("urgent", "RUNNING")
         self.assertEqual(self.schedd.state_of("calm"), "PAUSED")
-        self.assertIn("job stuck has not paused within 2 s", self.schedd.story())
+        self.assertIn("job stuck has not paused within 10 s", self.schedd.story())
         touch(go_on)
         self.schedd.wait_for_state("stuck", "DONE", "FAILED")
         self.check(urgent, calm)
@@ -151,7 +156,7 @@ class Decisions(WithTwoNodes):
         self.start("a", "b")
         job = self.run_job("moved", gpus=2)
         here = self.schedd.job("moved").node
-        self.schedd.stub.Drain(sched.DrainRequest(node=here, reason="a new fan"), timeout=30)
+        self.schedd.stub.Drain(sched.DrainRequest(node=here, reason="a new fan"), timeout=120)
         self.schedd.wait(lambda: self.schedd.job("moved").node != here and self.schedd.state_of("moved") == "RUNNING")
         self.assertEqual(list(self.schedd.node(here).jobs), ["", ""])
         self.check(job)
@@ -160,10 +165,10 @@ class Decisions(WithTwoNodes):
     def test_what_cannot_be_moved_from_a_drained_node_waits_as_an_image(self):
         self.start("a")
         job = self.run_job("stored")
-        self.schedd.stub.Drain(sched.DrainRequest(node="a"), timeout=30)
+        self.schedd.stub.Drain(sched.DrainRequest(node="a"), timeout=120)
         self.schedd.wait(lambda: "paused" in self.kinds("stored"))
         self.assertFalse(self.nodes["a"].live("stored"))
-        self.schedd.stub.Undrain(sched.UndrainRequest(node="a"), timeout=30)
+        self.schedd.stub.Undrain(sched.UndrainRequest(node="a"), timeout=120)
         self.schedd.wait_for_state("stored", "RUNNING")
         self.check(job)
 
@@ -171,7 +176,7 @@ class Decisions(WithTwoNodes):
         self.start("a")
         self.run_job("ends", gpus=2)
         waits = self.submit("waits", gpus=2, tenant="b")
-        self.schedd.stub.CancelJob(sched.CancelJobRequest(name="ends"), timeout=30)
+        self.schedd.stub.CancelJob(sched.CancelJobRequest(name="ends"), timeout=120)
         self.schedd.wait_for_state("ends", "CANCELLED")
         self.assertFalse(self.nodes["a"].live("ends"))
         self.schedd.wait_for_state("waits", "RUNNING")
@@ -179,8 +184,7 @@ class Decisions(WithTwoNodes):
 
     def test_a_program_that_fails_comes_back_as_often_as_it_may(self):
         self.start("a")
-        sample = Sample("vector", "--rounds", "100", "--elements", str(1 << 14), *SLOW)
-        job = self.run_job("fails", sample=sample, max_restarts=1)
+        job = self.run_job("fails", max_restarts=1)
         node = self.nodes["a"]
         self.schedd.wait(lambda: node.agent.job("fails").last_image)
         os.kill(node.process("fails")["pid"], signal.SIGKILL)
@@ -210,7 +214,7 @@ class Decisions(WithTwoNodes):
         self.start("a", "b")
         job = self.run_job("ranks", sample=RANKED, gpus=2, ranks=2)
         here = self.schedd.job("ranks").node
-        self.schedd.stub.Drain(sched.DrainRequest(node=here), timeout=30)
+        self.schedd.stub.Drain(sched.DrainRequest(node=here), timeout=120)
         self.schedd.wait(lambda: self.schedd.job("ranks").node != here and self.schedd.state_of("ranks") == "RUNNING")
         self.check(job)
 
@@ -219,13 +223,13 @@ class Notices(WithTwoNodes):
     """A node of which is known when it will be gone."""
 
     def drain(self, node, seconds):
-        self.schedd.stub.Drain(sched.DrainRequest(node=node, reason="reclaimed", notice_ms=int(seconds * 1000)), timeout=30)
+        self.schedd.stub.Drain(sched.DrainRequest(node=node, reason="reclaimed", notice_ms=int(seconds * 1000)), timeout=120)
 
     def saves(self, node):
         return {save.job: sched.SaveState.Name(save.state).removeprefix("SAVE_STATE_") for save in self.schedd.node(node).saves}
 
     def test_what_is_saved_before_a_node_goes_loses_nothing(self):
-        self.start("a", lease="1h", checkpoints="0")
+        self.start("a", lease="1h", checkpoints="0", node_timeout=LOSS)
         jobs = {name: self.run_job(name) for name in ("first", "second")}
         self.schedd.join("b")
         third = self.run_job("third")
@@ -236,8 +240,7 @@ class Notices(WithTwoNodes):
         self.assertEqual(states, ["PAUSED", "RUNNING"], "there is one device for the two of them")
         for name in jobs:
             self.assertIn("saved", self.kinds(name))
-        self.nodes["a"].kill_agent()
-        self.nodes["a"].end_jobs()
+        self.nodes["a"].lose()
         self.schedd.wait(lambda: not self.schedd.node("a").reachable)
         self.check(third, *jobs.values())
         self.assertNotIn("from the beginning", self.schedd.story())
@@ -263,7 +266,7 @@ class Notices(WithTwoNodes):
         self.schedd.wait(lambda: self.schedd.node("a").reachable)
         self.assertEqual(self.schedd.node("a").deadline_ms, deadline)
         self.assertEqual(self.saves("a"), {"stays": "WAITING"})
-        self.schedd.stub.Undrain(sched.UndrainRequest(node="a"), timeout=30)
+        self.schedd.stub.Undrain(sched.UndrainRequest(node="a"), timeout=120)
         self.assertEqual((self.schedd.node("a").deadline_ms, self.saves("a")), (0, {}))
         self.check(job)
 
@@ -271,25 +274,27 @@ class Notices(WithTwoNodes):
 class Sharing(WithTwoNodes):
     """Two jobs that would take turns on the devices of a node share them where that is measured to be better, and only there."""
 
-    SETTLE_SECONDS = 2
+    SETTLE_SECONDS = 6
 
     def setUp(self):
         super().setUp()
         self.folder = tempfile.mkdtemp(prefix="sharers-", dir=self.nodes.folder)
         self.end_file = os.path.join(self.nodes.folder, os.path.basename(self.folder) + ".end")
-        self.start("a", lease="3s", checkpoints="0", options=["--policy", "gandiva", "--settle", f"{self.SETTLE_SECONDS}s"])
+        # Rates are asked for six times in the time in which a node is lost.
+        self.start("a", lease="5s", checkpoints="0", node_timeout="6s",
+                   options=["--policy", "gandiva", "--settle", f"{self.SETTLE_SECONDS}s"])
         self.addCleanup(self.end_programs)
 
     def end_programs(self):
         with open(self.end_file, "w", encoding="utf-8"):
             pass
 
-    def share(self, label, shared_ms):
-        """Two programs whose steps last 20 ms alone; their names, once they share devices."""
+    def share(self, label, alone_ms, shared_ms):
+        """Two programs whose steps last so long; their names, once they share devices."""
         env = Job(self.nodes, VECTOR, "sharer").env()
         self.names = names = [f"{label}-1", f"{label}-2"]
         for name in names:
-            program = [built("tests/programs/sharer"), self.folder, name, "20", str(shared_ms), self.end_file]
+            program = [built("tests/programs/sharer"), self.folder, name, str(alone_ms), str(shared_ms), self.end_file]
             self.schedd.submit(name, program, env, gpus=2, memory_bytes=64 << 20, utilization=0.5)
         self.schedd.wait(lambda: self.besides() == names[::-1])
         return names
@@ -310,9 +315,9 @@ class Sharing(WithTwoNodes):
         return {(fact["job"], fact["beside"] != "") for fact in facts if fact["fact"] == "rate"}
 
     def test_who_gets_on_better_together_stays_together(self):
-        names = self.share("good", shared_ms=20)
+        names = self.share("good", alone_ms=100, shared_ms=100)
         pauses = [self.schedd.job(name).pauses for name in names]
-        self.assertEqual(self.schedd.quiet(3 * self.SETTLE_SECONDS), [])
+        self.assertEqual(self.schedd.quiet(2 * self.SETTLE_SECONDS), [])
         self.assertEqual(self.besides(), names[::-1])
         for name, before in zip(names, pauses):
             job = self.schedd.job(name)
@@ -322,7 +327,7 @@ class Sharing(WithTwoNodes):
         self.assertEqual(self.rates_on_record(), {(name, beside) for name in names for beside in (False, True)})
 
     def test_who_stands_in_the_others_way_is_parted(self):
-        names = self.share("bad", shared_ms=200)
+        names = self.share("bad", alone_ms=20, shared_ms=200)
         self.schedd.wait(lambda: self.besides() == ["", ""])
         # They take turns from then on.
         told = len(self.kinds(names[0]))
@@ -358,7 +363,7 @@ class Trouble(WithTwoNodes):
         newer.submit("fence", ["/bin/true"], {"PATH": "/bin"})
         newer.wait_for_state("fence", "DONE")
         self.schedd.submit("harm", ["/bin/true"], {"PATH": "/bin"})
-        self.assertEqual(self.schedd.process.wait(60), 3)
+        self.assertEqual(self.schedd.process.wait(120), 3)
         self.assertIn("the fence is", self.schedd.words())
         self.assertIsNone(self.nodes["a"].agent.job("harm"))
         self.assertTrue(self.nodes["a"].live(job.name))
@@ -372,14 +377,12 @@ class Trouble(WithTwoNodes):
         self.assertEqual(self.schedd.job("stays").restarts, 0)
 
     def test_jobs_of_a_lost_node_come_back_from_copies_of_their_images(self):
-        self.start("a", "b")
+        self.start("a", "b", node_timeout=LOSS)
         job = self.run_job("back", gpus=2)
         here = self.schedd.job("back").node
         other = "b" if here == "a" else "a"
         self.schedd.wait_for_line(lambda line: line["message"] == "image copied" and line["job"] == "back")
-        node = self.nodes[here]
-        node.kill_agent()
-        node.end_jobs()
+        self.nodes[here].lose()
         self.schedd.wait(lambda: self.schedd.job("back").node == other and self.schedd.state_of("back") == "RUNNING")
         self.check(job)
         self.assertIn("lost", self.kinds("back"))
@@ -387,27 +390,29 @@ class Trouble(WithTwoNodes):
 
     def test_a_node_is_lost_as_a_job_is_handed_over_to_it(self):
         """Only it can say what became of the job, which comes back where it came from all the same."""
-        self.start("a", "b", lease="1h", checkpoints="0")
+        self.start("a", "b", lease="1h", checkpoints="0", node_timeout=LOSS)
         job = self.run_job("between", gpus=2)
         here = self.schedd.job("between").node
         source, lost = self.nodes[here], self.nodes["b" if here == "a" else "a"]
-        self.schedd.stub.Drain(sched.DrainRequest(node=here), timeout=30)
+        self.criu[lost.name].hold("restore")
+        self.schedd.stub.Drain(sched.DrainRequest(node=here), timeout=120)
         moving = source.agent.wait_for_job("between", lambda now: now.operation).operation
-        for told in source.agent.stub.WatchOperation(op.WatchOperationRequest(id=moving), timeout=120):
+        for told in source.agent.stub.WatchOperation(op.WatchOperationRequest(id=moving), timeout=300):
             self.assertEqual(told.verb, "migrate")
-            self.assertIn(told.state, (op.OPERATION_STATE_PENDING, op.OPERATION_STATE_RUNNING), self.schedd.story())
+            self.assertIn(told.state, (op.OPERATION_STATE_QUEUED, op.OPERATION_STATE_RUNNING), self.schedd.story())
             if told.phase == "hand over":
                 break
-        lost.kill_agent()
-        lost.end_jobs()
+        self.criu[lost.name].await_held()
+        lost.lose()
+        self.criu[lost.name].let_go()
         self.schedd.wait(lambda: not self.schedd.node(lost.name).reachable)
-        self.schedd.stub.Undrain(sched.UndrainRequest(node=here), timeout=30)
+        self.schedd.stub.Undrain(sched.UndrainRequest(node=here), timeout=120)
         self.schedd.wait(lambda: self.schedd.job("between").node == here and self.schedd.state_of("between") == "RUNNING")
         self.check(job)
         self.assertEqual(self.schedd.job("between").restarts, 1)
 
     def test_a_node_that_was_cut_off_gives_up_what_is_not_its_any_more(self):
-        self.start("a", "b")
+        self.start("a", "b", node_timeout=LOSS)
         job = self.run_job("cut", gpus=2)
         here = self.schedd.job("cut").node
         other = "b" if here == "a" else "a"
