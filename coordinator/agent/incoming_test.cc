@@ -9,7 +9,6 @@
 #include <thread>
 
 #include "base/files.h"
-#include "base/no_descriptors.h"
 #include "base/process.h"
 #include "base/testing.h"
 #include "coordinator/agent/chunk_sender.h"
@@ -18,7 +17,6 @@
 #include "coordinator/agent/schema.h"
 #include "coordinator/agent/signs_of_life.h"
 #include "coordinator/agent/testing.h"
-#include "coordinator/moved_mark.h"
 #include "coordinator/node/image_names.h"
 #include "dedup/image_testing.h"
 #include "ghost/manifest.h"
@@ -565,55 +563,6 @@ TEST_F(IncomingTest, ANameThatIsTakenIsRefused) {
   ASSERT_OK(reply.status());
   ASSERT_EQ(reply->refused_size(), 1);
   EXPECT_EQ(reply->refused(0).what(), "name");
-}
-
-TEST(PlaceDevices, WhereItWasElseWhereMostIsFree) {
-  Manifest manifest;
-  ManifestMember member;
-  for (int i = 0; i < 2; ++i) {
-    TaskDevice device;
-    device.virtual_ordinal = i;
-    device.physical_ordinal = i + 1;
-    device.used = true;
-    member.devices.push_back(device);
-    member.extents.push_back({1, i, static_cast<uint64_t>(i) << 40, 100, 0, 0});
-  }
-  manifest.members = {member};
-  std::vector<uint64_t> free = {500, 200, 50, 300};
-  EXPECT_EQ(PlaceDevices({}, &free, &manifest), (std::vector<int>{1, 0}));
-  EXPECT_EQ(free, (std::vector<uint64_t>{400, 100, 50, 300}));
-  EXPECT_EQ(manifest.members[0].devices[1].physical_ordinal, 0);
-  EXPECT_EQ(PlaceDevices({3, 2}, &free, &manifest), (std::vector<int>{3, 2}));
-  EXPECT_EQ(PlaceDevices({2, 3, 0}, &free, &manifest), (std::vector<int>{2, 3, 0}));
-  // What it uses is not always known, or not yet.
-  Manifest nothing;
-  EXPECT_EQ(PlaceDevices({2, 1}, &free, &nothing), (std::vector<int>{2, 1}));
-  EXPECT_EQ(PlaceDevices({}, &free, &nothing), std::vector<int>());
-}
-
-TEST(MovedMark, KeepsATaskFromRunning) {
-  TempFolder folder;
-  std::string remedy;
-  ASSERT_OK(RefuseMoved("train", folder.path(), &remedy));
-  ASSERT_OK(MarkMoved(folder.path(), "node-7"));
-  EXPECT_EQ(MovedTo(folder.path()), "node-7");
-  EXPECT_EQ(RefuseMoved("train", folder.path(), &remedy).code(), StatusCode::kFailedPrecondition);
-  EXPECT_THAT(remedy, HasSubstr("moved.json"));
-  EXPECT_THAT(remedy, HasSubstr("stasis restore --take-back"));
-  std::string unread;
-  {
-    NoDescriptors none;
-    unread = MovedTo(folder.path());
-  }
-  EXPECT_NE(unread, "") << "one that cannot be read is there all the same";
-  for (const char* odd : {"", "{", "[]", "{}", R"({"node": ""})", R"({"node": 7})"}) {
-    ASSERT_OK(WriteFileAtomically(folder.path() + "/moved.json", odd));
-    EXPECT_EQ(MovedTo(folder.path()), "(unknown)") << odd;
-    EXPECT_EQ(RefuseMoved("train", folder.path(), &remedy).code(), StatusCode::kFailedPrecondition);
-  }
-  ASSERT_OK(UnmarkMoved(folder.path()));
-  ASSERT_OK(UnmarkMoved(folder.path()));
-  EXPECT_EQ(MovedTo(folder.path()), "");
 }
 
 }  // namespace
