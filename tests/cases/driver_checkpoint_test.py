@@ -112,7 +112,7 @@ class Killed(SiteCase):
         while neighbour.output().count("\n") < lines + 2:
             self.assertTrue(neighbour.alive())
             time.sleep(0.01)
-        give_up = time.monotonic() + 30
+        give_up = time.monotonic() + 60
         while self.used() != held and time.monotonic() < give_up:
             time.sleep(0.01)
         self.assertEqual(self.used(), held)

@@ -35,7 +35,7 @@ class Group:
 
     def __exit__(self, *_):
         """The last of its processes may just be on their way out."""
-        give_up = time.monotonic() + 30
+        give_up = time.monotonic() + 60
         while True:
             with contextlib.suppress(OSError):
                 return os.rmdir(self.folder)

@@ -169,7 +169,7 @@ class LowPointTest(ActiveTest):
         self.assertEqual(program.answer(), [])
 
     def wait_until_learned(self, task):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while task.status()["low_bytes"] == 0:
             self.assertLess(time.monotonic(), deadline)
 
@@ -269,7 +269,7 @@ class PressureTest(ActiveTest):
         return sorted(map(int, os.listdir(f"/proc/{program.process.pid}/fd")))
 
     def await_ask(self):
-        self.assertTrue(select.select([self.ask_fd], [], [], 30)[0])
+        self.assertTrue(select.select([self.ask_fd], [], [], 60)[0])
         self.assertGreaterEqual(os.eventfd_read(self.ask_fd), 1)
 
     def check_memory_comes_back(self, allocator):
@@ -293,7 +293,7 @@ class PressureTest(ActiveTest):
         self.assertEqual(self.own_descriptors(program), self.descriptors)
         start = time.monotonic()
         self.assertEqual(program.ask("take 180"), ["failed"])
-        self.assertLess(time.monotonic() - start, 5)
+        self.assertLess(time.monotonic() - start, 9, "as long as for a ghost that gives nothing back")
 
     def test_what_a_ghost_that_goes_away_has_held_comes_back_with_its_end(self):
         program, task, holder = self.hold()

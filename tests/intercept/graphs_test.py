@@ -7,6 +7,7 @@ import tempfile
 import threading
 import unittest
 
+import hung
 from softgpu import Node, built, die_with_parent
 from task_client import DRIVER_CHECKPOINT, RECONSTRUCT, TaskError, wait_for_task
 
@@ -121,17 +122,21 @@ class GraphsTest(unittest.TestCase):
             self.assertEqual(program.end(), 0)
 
     def stencil(self, graph, pause=lambda task: None, **extra):
-        """What the sample prints, with `pause` called after each line of it."""
-        program = subprocess.Popen([built("samples/stencil"), "--width", "66", "--height", "66", "--iterations", "2000",
-                                    "--report-every", "50", "--graph", graph], env=self.node.env(**extra), text=True,
-                                   stdout=subprocess.PIPE, preexec_fn=die_with_parent)
-        with program:
+        """What the sample prints, with `pause` called after each of its first lines; then it rests no more."""
+        command = [built("samples/stencil"), "--width", "66", "--height", "66", "--iterations", "2000", "--report-every", "50",
+                   "--graph", graph, "--pace-ms", "1000"]
+        hurry = os.path.join(extra["STASIS_TASK"], "hurry") if extra else "/"
+        with hung.started(command, env=self.node.env(PACE_UNTIL=hurry, **extra), text=True, stdout=subprocess.PIPE,
+                          preexec_fn=die_with_parent) as program:
             task = wait_for_task(extra["STASIS_TASK"], program.pid) if extra else None
             lines = []
             for line in program.stdout:
                 lines.append(line)
                 if task and len(lines) < 10:
                     pause(task)
+                elif task and len(lines) == 10:
+                    with open(hurry, "x", encoding="ascii"):
+                        pass
             if task:
                 task.close()
         self.assertEqual(program.returncode, 0)

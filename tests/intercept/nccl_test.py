@@ -201,7 +201,7 @@ class NcclTest(unittest.TestCase):
         return quiesce
 
     def check_missing(self, task, call):
-        error = self.refusal(task, deadline_ms=300)
+        error = self.refusal(task, deadline_ms=2000)
         self.assertEqual(error.code, "TIMEOUT")
         missing = [blocker for _, blocker in error.blockers]
         self.assertIn(call, missing)
@@ -363,7 +363,7 @@ class NcclTest(unittest.TestCase):
         for r, (program, _) in enumerate(programs):
             program.rank(r, "open")
         first.send("init 0")
-        error = self.refusal(tasks[0], deadline_ms=300)
+        error = self.refusal(tasks[0], deadline_ms=2000)
         self.assertEqual((error.code, "ncclCommInitRank" in str(error)), ("TIMEOUT", True), error)
         second.send("init 1")
         for r, (program, _) in enumerate(programs):

@@ -193,7 +193,7 @@ class RanksTest(unittest.TestCase):
         programs, job = self.two()
         self.assertEqual(programs[0].rank(0, "reduce"), "ncclSuccess")
         with self.assertRaisesRegex(NoCut, "collective #1 of rank 1"):
-            job.find_cut(deadline_ms=300)
+            job.find_cut(deadline_ms=2000)
         job.each(lambda task: task.resume())
         found = threading.Thread(target=job.quiesce)
         found.start()
@@ -209,7 +209,7 @@ class RanksTest(unittest.TestCase):
             with self.subTest(init=init):
                 programs, job = self.two(init=None)
                 with self.assertRaisesRegex(NoCut, "an id of ncclGetUniqueId"):
-                    job.find_cut(deadline_ms=300)
+                    job.find_cut(deadline_ms=2000)
                 job.each(lambda task: task.resume())
                 programs[0].send(f"{init} 0")
                 found = threading.Thread(target=job.quiesce)
@@ -243,7 +243,7 @@ class RanksTest(unittest.TestCase):
             start = time.monotonic()
             with self.assertRaises(TaskError) as raised:
                 first.rejoin(job.ids(), 500)
-            self.assertLess(time.monotonic() - start, 5)
+            self.assertLess(time.monotonic() - start, 30)
             self.assertEqual(raised.exception.code, "TIMEOUT")
             self.assertIn("rank 0 of 2 was not made again in time: not all of ranks 1, in other processes, came",
                           str(raised.exception))

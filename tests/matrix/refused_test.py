@@ -14,6 +14,7 @@ import tempfile
 import time
 import unittest
 
+import hung
 import softgpu
 from softgpu import Node, built, die_with_parent
 from stasis_job import Site
@@ -47,11 +48,11 @@ class RefusedTest(unittest.TestCase):
         for strategy in (RECONSTRUCT, DRIVER_CHECKPOINT):
             with (self.subTest(STRATEGIES[strategy]), Node("--gpus", "1", "--memory", "64MiB") as node,
                   tempfile.TemporaryDirectory(prefix="stasis-task-") as folder,
-                  subprocess.Popen([built("bin/refused"), "all"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                   preexec_fn=die_with_parent,
-                                   env=node.env(LD_PRELOAD=built("lib/libstasis.so"), STASIS_TASK=folder,
-                                                STASIS_DRIVER=driver, STASIS_STRATEGY=STRATEGIES[strategy],
-                                                LD_LIBRARY_PATH=os.path.dirname(driver))) as process):
+                  hung.started([built("bin/refused"), "all"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                               preexec_fn=die_with_parent,
+                               env=node.env(LD_PRELOAD=built("lib/libstasis.so"), STASIS_TASK=folder,
+                                            STASIS_DRIVER=driver, STASIS_STRATEGY=STRATEGIES[strategy],
+                                            LD_LIBRARY_PATH=os.path.dirname(driver))) as process):
                 task = self.enterContext(wait_for_task(folder, process.pid))
                 output = [process.stdout.readline()]
                 self.assertEqual(dict(task.hello()["taints"]), {name: by == "both" for name, by in self.calls.items()})

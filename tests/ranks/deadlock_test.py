@@ -49,13 +49,17 @@ class Deadlock(unittest.TestCase):
         self.job.ranks[1].wait_for_output("waits")
 
     def pause_while_half_is_done(self, *options):
-        """A pause that cannot end before the message is sent, which happens when it has begun."""
+        """A pause that cannot end before the message is sent, which happens when it has begun in both ranks."""
+        logs = [self.job.ghost_log(rank) for rank in range(2)]
         pause = self.job.start_verb("pause", *options)
         self.addCleanup(pause.kill)
+        for log in logs:
+            self.assertTrue(log.wait_for("step quiesce ", 60))
+            log.close()
         with self.assertRaises(subprocess.TimeoutExpired, msg="the pause has not waited for the message"):
             pause.wait(1)
         self.halves.tell("send")
-        out, error = pause.communicate(timeout=60)
+        out, error = pause.communicate(timeout=120)
         return pause.returncode, json.loads(out), error
 
     def check_end(self):
@@ -64,13 +68,13 @@ class Deadlock(unittest.TestCase):
         self.assertEqual(self.job.lines(), RESULT)
 
     def test_the_cut_lets_the_message_through(self):
-        status, answer, error = self.pause_while_half_is_done("--attempts", "1", "--deadline", "20s")
+        status, answer, error = self.pause_while_half_is_done("--attempts", "1", "--deadline", "60s")
         self.assertEqual(status, 0, (answer, error))
         self.job.verb("resume")
         self.check_end()
 
     def test_the_timeout_gives_up_and_the_next_attempt_comes_through(self):
-        status, answer, error = self.pause_while_half_is_done("--pause-protocol", "timeout", "--attempts", "1", "--deadline", "2s")
+        status, answer, error = self.pause_while_half_is_done("--pause-protocol", "timeout", "--attempts", "1", "--deadline", "5s")
         self.assertNotEqual(status, 0, "closing the gates was enough")
         self.assertEqual((answer["code"], answer["left"]), ("TIMEOUT", "rolled-back"), (answer, error))
         self.job.ranks[0].wait_for_output("sum 84")
@@ -80,7 +84,7 @@ class Deadlock(unittest.TestCase):
         self.check_end()
 
     def test_the_timeout_tries_again_by_itself(self):
-        status, answer, error = self.pause_while_half_is_done("--pause-protocol", "timeout", "--deadline", "2s")
+        status, answer, error = self.pause_while_half_is_done("--pause-protocol", "timeout", "--deadline", "5s")
         self.assertEqual(status, 0, (answer, error))
         self.job.verb("resume")
         self.check_end()
@@ -166,7 +170,7 @@ class DeadlockOfANaivePause(unittest.TestCase):
         self.read_until(0, "sum 84")
         self.read_until(1, "sum 84")
         processes = self.connect()
-        self.assertEqual(len(NaivePause(processes).drained(30)), 2)
+        self.assertEqual(len(NaivePause(processes).drained(60)), 2)
         for process in processes:
             self.assertEqual(process.receive()[0], OK)
             process.close()

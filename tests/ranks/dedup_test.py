@@ -32,7 +32,8 @@ class Dedup(unittest.TestCase):
         return value
 
     def start(self, name, ranks, *options):
-        job = self.site.start_ranks(name, ranks, *command("--pace-ms", "50", *options))
+        """It rests between its steps until self.site.hurry()."""
+        job = self.site.start_ranks(name, ranks, *command("--pace-ms", "2000", *options), **self.site.rest())
         job.ranks[0].wait_for_output("step 2 ")
         return job
 
@@ -70,6 +71,7 @@ class Dedup(unittest.TestCase):
         saved = job.verb("checkpoint", "--stop")
         job.wait()
         restored = job.verb("restore", "--detach")
+        self.site.hurry()
         self.assertLess(restored["read_bytes"], 2 * STATE + RANKS * OWN, restored)
         self.assertGreater(restored["fanned_out_bytes"], (RANKS - 1) * (STATE - OWN), restored)
         for rank in restored["ranks"]:

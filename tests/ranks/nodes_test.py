@@ -33,7 +33,7 @@ class Elsewhere(unittest.TestCase):
         self.assertTrue(job.alive(), "the program was too quick")
 
     def check(self, program):
-        command = [built(f"samples/{program}"), "--steps", str(STEPS[program]), "--log-every", str(STEPS[program] // 10), "--pace-ms", "50"]
+        command = [built(f"samples/{program}"), "--steps", str(STEPS[program]), "--log-every", str(STEPS[program] // 10), "--pace-ms", "200"]
         expected = self.reference(command)
         job = self.site.start_ranks("job", RANKS, *command, options=["--nodes", self.site.write_nodes(one=RANKS)], **self.site.rest())
         job.ranks[0].wait_for_output("step")

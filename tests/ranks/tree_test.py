@@ -6,6 +6,7 @@ import signal
 import time
 import unittest
 
+import hung
 from stasis_job import Site, built
 
 FULL = os.environ.get("STASIS_TEST_FULL") == "1"
@@ -100,7 +101,9 @@ class Tree(unittest.TestCase):
         ranks = self.ranks_of(job)
         self.assertEqual(len(ranks), RANKS)
         job.verb("pause", "--no-freeze")
-        os.kill(ranks[1], signal.SIGKILL)
+        with open(os.pidfd_open(ranks[1]), "rb") as rank:
+            signal.pidfd_send_signal(rank.fileno(), signal.SIGKILL)
+            self.assertTrue(hung.await_readable(rank, 60))
         _, answer = job.refused("resume")
         self.assertEqual((answer["code"], answer["left"]), ("PEER_DIED", "paused"), answer)
         # It has a name for as long as its parent has not waited for it.

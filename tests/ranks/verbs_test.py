@@ -20,7 +20,7 @@ class Jobs(unittest.TestCase):
         return self.site.start_ranks("job", RANKS, *command, options=["--strategy", strategy], **self.site.rest())
 
     def check(self, sample, strategy):
-        command = [built(os.path.join("samples", sample)), "--steps", STEPS[sample], "--pace-ms", "40"]
+        command = [built(os.path.join("samples", sample)), "--steps", STEPS[sample], "--pace-ms", "200"]
         expected = self.site.node.run(*command, "--reference", "--ranks", str(RANKS))
         self.assertEqual(expected.returncode, 0, expected.stderr)
         job = self.start(command, strategy)

@@ -148,7 +148,7 @@ class Environment(unittest.TestCase):
         for options in (["--gpus", "0"], ["--gpus", "x"], ["--memory", "12parsecs"], ["--h2d-gbps", "-1"], ["--bogus"]):
             with tempfile.TemporaryDirectory() as folder:
                 result = subprocess.run([built("bin/softgpud"), "--socket", os.path.join(folder, "s"), *options],
-                                        capture_output=True, text=True, timeout=30, check=False)
+                                        capture_output=True, text=True, timeout=60, check=False)
             self.assertEqual(result.returncode, 2, f"{options}: {result.stderr}")
             self.assertTrue(result.stderr.strip(), options)
 

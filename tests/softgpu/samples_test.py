@@ -124,14 +124,14 @@ class Samples(unittest.TestCase):
         try:
             port = int(re.search(r"127\.0\.0\.1:(\d+)", program.stdout.readline())[1])
             import socket
-            with socket.create_connection(("127.0.0.1", port), timeout=30) as client, client.makefile("rw") as lines:
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as client, client.makefile("rw") as lines:
                 for expected in range(1, 6):
                     lines.write("inc\n")
                     lines.flush()
                     self.assertEqual(int(lines.readline().split()[-1]), expected)
                 lines.write("quit\n")
                 lines.flush()
-            program.communicate(timeout=30)
+            program.communicate(timeout=60)
             self.assertEqual(program.returncode, 0)
         finally:
             if program.poll() is None:

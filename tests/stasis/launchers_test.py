@@ -24,7 +24,7 @@ class Launchers(unittest.TestCase):
         self.site = self.enterContext(Site("--gpus", "2", "--memory", "512MiB"))
 
     def program(self):
-        return [built("samples/ddp_train"), "--steps", str(STEPS), "--log-every", str(STEPS // 8), "--pace-ms", "50"]
+        return [built("samples/ddp_train"), "--steps", str(STEPS), "--log-every", str(STEPS // 8), "--pace-ms", "200"]
 
     def undisturbed(self, command, **extra):
         result = self.site.node.run(*command, timeout=300, PACE_UNTIL="/", **extra)
