@@ -99,7 +99,7 @@ class Chromium:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
-    def wait(self, condition, seconds=60):
+    def wait(self, condition, seconds=240):
         """Until the expression is true in the page; it is looked at when the page changes. What it was worth then."""
         return self.run(f"""new Promise((found, lost) => {{
           let observer = null;

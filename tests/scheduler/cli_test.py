@@ -1,15 +1,18 @@
 """The verbs of the scheduler against a stasis-schedd with an agent, as a user types them."""
 
+import contextlib
 import json
 import os
 import subprocess
 import unittest
 
+import hung
 from agents import AgentNodes
 from schedd import Schedd
 from softgpu import built, die_with_parent
 
 VECTOR = [built("samples/vector"), "--elements", str(1 << 12)]
+LONG = [*VECTOR, "--rounds", "1000", "--pace-ms", "1000"]  # until it is hurried, or cancelled
 
 
 class Verbs(unittest.TestCase):
@@ -35,16 +38,27 @@ class Verbs(unittest.TestCase):
                                 stderr=subprocess.PIPE)
 
     @classmethod
+    @contextlib.contextmanager
+    def running(cls, verb, *arguments, **options):
+        """It is waited for, unless what is done meanwhile fails: then nothing might end it."""
+        with cls.start(verb, *arguments, **options) as process:
+            try:
+                yield process
+            except BaseException:
+                process.kill()
+                raise
+
+    @classmethod
     def stasis(cls, verb, *arguments, **options):
         """(exit status, document, standard error)."""
-        with cls.start(verb, "--json", *arguments, **options) as process:
+        with cls.running(verb, "--json", *arguments, **options) as process:
             out, errors = process.communicate(timeout=120)
         return process.returncode, json.loads(out), errors
 
     @classmethod
     def words(cls, verb, *arguments, **options):
         """The same for people: (exit status, standard output, standard error)."""
-        with cls.start(verb, *arguments, **options) as process:
+        with cls.running(verb, *arguments, **options) as process:
             out, errors = process.communicate(timeout=120)
         return process.returncode, out, errors
 
@@ -54,7 +68,7 @@ class Verbs(unittest.TestCase):
         return verb(*arguments, through=self.nodes["a"].through, STASIS_SCHEDULER=self.schedd.address,
                     STASIS_TLS_CA=self.nodes.certificates.path("ca.pem"), STASIS_TLS_CERT=certificate, STASIS_TLS_KEY=key)
 
-    def submit(self, name, *options, program=(*VECTOR, "--rounds", "100", "--pace-ms", "1000")):
+    def submit(self, name, *options, program=tuple(LONG)):
         code, document, errors = self.stasis("submit", "--name", name, *options, "--", *program)
         self.assertEqual(code, 0, errors)
         self.assertEqual(document["job"]["name"], name)
@@ -88,10 +102,10 @@ class Verbs(unittest.TestCase):
         code, document, _ = self.stasis("defrag", "--gpus", "1", "--dry-run")
         self.assertEqual((code, document["possible"]), (4, False))
         options = ["--wait", "--name", "waits", "--priority", "-5"]
-        with self.start("submit", *options, "--", *VECTOR, "--rounds", "100", "--pace-ms", "1000") as waiting:
+        with self.running("submit", *options, "--", *LONG) as waiting:
             self.schedd.wait(lambda: "waits" in self.schedd.queue())
             self.assertEqual(self.stasis("cancel", "waits")[0], 0)
-            self.assertEqual(waiting.wait(60), 9)
+            self.assertEqual(waiting.wait(120), 9)
         code, text, _ = self.words("cancel", "long")
         self.assertEqual(code, 0)
         self.schedd.wait_for_state("long", "CANCELLED")
@@ -123,12 +137,23 @@ class Verbs(unittest.TestCase):
         self.assertEqual(window["maintenance_end_ms"] - window["maintenance_start_ms"], 7200000)
         self.assertEqual(self.stasis("maintenance", "a", "--clear")[1]["node"]["maintenance_end_ms"], 0)
 
+    def read_until(self, pipe, text):
+        """What comes up to there, without a byte more being taken from whoever reads on."""
+        said = ""
+        while text not in said:
+            self.assertTrue(hung.await_readable(pipe, 120), said)
+            more = os.read(pipe.fileno(), 65536).decode()
+            self.assertTrue(more, said)
+            said += more
+        return said
+
     def test_a_scheduler_that_is_started_anew_is_waited_for(self):
         hurry = os.path.join(self.nodes.folder, "hurry-stays")
-        program = ["/usr/bin/env", f"PACE_UNTIL={hurry}", *VECTOR, "--rounds", "100", "--pace-ms", "1000"]
-        with self.start("submit", "--wait", "--name", "stays", "--", *program) as waiting, \
-             self.start("events", "--follow", "--json") as following:
-            self.schedd.wait(lambda: "stays" in self.schedd.queue())
+        program = ["/usr/bin/env", f"PACE_UNTIL={hurry}", *LONG]
+        with self.running("submit", "--wait", "--name", "stays", "--", *program) as waiting, \
+             self.running("events", "--follow", "--json") as following:
+            # Then it is watched.
+            said = self.read_until(waiting.stderr, "started on a")
             self.schedd.wait_for_state("stays", "RUNNING")
             self.schedd.kill()
             self.schedd.start()
@@ -137,13 +162,13 @@ class Verbs(unittest.TestCase):
             with open(hurry, "w", encoding="utf-8"):
                 pass
             _, errors = waiting.communicate(timeout=120)
-            self.assertEqual(waiting.returncode, 0, errors)
-            self.assertIn("waiting for the next one", errors)
+            self.assertEqual(waiting.returncode, 0, said + errors)
+            self.assertIn("waiting for the next one", said + errors)
             told = []
             while not told or (told[-1]["job"], told[-1]["kind"]) != ("stays", "done"):
                 told.append(json.loads(following.stdout.readline()))
             following.terminate()
-            self.assertEqual(following.wait(30), 0)
+            self.assertEqual(following.wait(120), 0)
         numbers = [event["number"] for event in told]
         self.assertEqual(numbers, sorted(set(numbers)), "each event is told once")
 

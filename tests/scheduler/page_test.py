@@ -9,7 +9,7 @@ from moving_job import Sample
 from schedd import Schedd, sched
 
 DEVICES = ["--gpus", "4", "--memory", "256MiB"]
-VECTOR = Sample("vector", "--rounds", "100", "--elements", str(1 << 12), "--pace-ms", "1000")
+VECTOR = Sample("vector", "--rounds", "1000", "--elements", str(1 << 12), "--pace-ms", "1000")
 MARKUP = '<img src=x onerror="document.title=1"><script>document.title=2</script>'
 WEB_PORT = 8480
 
@@ -23,7 +23,7 @@ class Page(unittest.TestCase):
 
     def setUp(self):
         place = self.nodes["s"].address
-        self.schedd = self.enter(Schedd(self.nodes, "s", "--lease", "1h", "--node-timeout", "3s", "--checkpoint-interval", "0",
+        self.schedd = self.enter(Schedd(self.nodes, "s", "--lease", "1h", "--node-timeout", "10s", "--checkpoint-interval", "0",
                                         "--web", f"{place}:{WEB_PORT}", "--web-clear"))
         for name in ("a", "b"):
             self.nodes[name].start_agent("--join", f"{place}:{Schedd.PORT}")
@@ -73,8 +73,8 @@ class Page(unittest.TestCase):
         page.wait("document.querySelectorAll('.cell.held').length === 6")
         self.assertEqual(page.run("document.querySelectorAll('.cell').length"), 8)
         page.wait("document.querySelector('#link').textContent === 'live'")
-        self.assertEqual(page.run("document.querySelectorAll('#tenants tr').length"), 3)
-        self.assertEqual(page.run("document.querySelector('#summary').textContent").count("astraea"), 1)
+        page.wait("document.querySelectorAll('#tenants tr').length === 3")
+        page.wait("document.querySelector('#summary').textContent.split('astraea').length === 2")
         page.wait("[...document.querySelectorAll('#queue tr')].every((row) => row.cells[11].textContent.endsWith('/s'))")
         # What happens from now on comes by itself.
         self.run_job("walker", "robots", 2)
@@ -88,7 +88,7 @@ class Page(unittest.TestCase):
         self.submit("later", "speech", 4)
         page.wait(self.state_on_page("later", "pending"))
         # What an operator has written is text wherever it is shown.
-        self.schedd.stub.Drain(sched.DrainRequest(node="b", reason=MARKUP), timeout=30)
+        self.schedd.stub.Drain(sched.DrainRequest(node="b", reason=MARKUP), timeout=120)
         page.wait(f"document.querySelector('#nodes').textContent.includes({MARKUP!r})")
         page.wait(f"document.querySelector('#events').textContent.includes({MARKUP!r})")
         self.assertFalse(page.run("document.querySelector('img') || document.querySelector('body script')"))
@@ -111,7 +111,7 @@ class Page(unittest.TestCase):
         self.schedd.wait_for_state("stays", "RUNNING")
         # What happens afterwards is told by the new one.
         here = self.schedd.job("stays").node
-        self.schedd.stub.Drain(sched.DrainRequest(node=here), timeout=30)
+        self.schedd.stub.Drain(sched.DrainRequest(node=here), timeout=120)
         page.wait("document.querySelector('[data-mark=moved]')")
         page.wait("[...document.querySelectorAll('#nodes .badge')].some((badge) => badge.textContent === 'drained')")
         self.nodes[here].kill_agent()
