@@ -23,6 +23,7 @@
 
 #include "base/fd.h"
 #include "ghost/proc.h"
+#include "ghost/programs.h"
 #include "ghost/testing.h"
 
 namespace stasis {
@@ -99,6 +100,21 @@ TEST(DumpableTest, AProcessOnItsOwnIsFine) {
   });
   EXPECT_TRUE(Residue(child).ok()) << Residue(child).ToString();
   EXPECT_TRUE(Descriptors(child).ok()) << Descriptors(child).ToString();
+}
+
+// Processes of a task come and go until it is held still.
+TEST(DumpableTest, AProcessThatHasEndedMeanwhileHasNothing) {
+  Child child([] {});
+  std::vector<pid_t> tree = child.tree();
+  {
+    Child gone([] {});
+    tree.push_back(gone.tree().front());
+  }
+  std::string remedy;
+  EXPECT_EQ(CheckResidue(tree, tree, "/nonexistent", &remedy).ToString(), Status().ToString());
+  EXPECT_EQ(CheckDescriptors(tree, &remedy).ToString(), Status().ToString());
+  EXPECT_EQ(ProgramsOf(tree, &remedy).status().ToString(), Status().ToString());
+  EXPECT_EQ(remedy, "");
 }
 
 TEST(DumpableTest, APipeToTheOutsideNamesItsPeer) {

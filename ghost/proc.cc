@@ -246,9 +246,11 @@ uint64_t FdFlags(pid_t pid, int fd) {
 }
 
 Result<std::vector<ProcMap>> MapsOf(pid_t pid) {
-  ASSIGN_OR_RETURN(std::string text, ReadFile(ProcPath(pid, "maps"), kMaxProcFile));
   std::vector<ProcMap> maps;
-  std::istringstream lines(text);
+  const Result<std::string> text = ReadFile(ProcPath(pid, "maps"), kMaxProcFile);
+  if (!text.ok() && HasEnded(pid)) return maps;
+  if (!text.ok()) return text.status();
+  std::istringstream lines(*text);
   for (std::string line; std::getline(lines, line);) {
     ProcMap map;
     unsigned long start = 0, end = 0, inode = 0;

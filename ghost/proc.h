@@ -71,6 +71,7 @@ struct ProcMap {
   std::string device;  // "fd:01"
   std::string path;    // may end in " (deleted)"
 };
+// None of a process that has ended; any other error: it could not be looked at.
 Result<std::vector<ProcMap>> MapsOf(pid_t pid);
 
 Result<Fd> OpenPidFd(pid_t pid);

@@ -31,6 +31,9 @@ TEST(Proc, TheTreeOfAProcess) {
   Result<std::vector<ProcFd>> fds = FdsOf(child);
   ASSERT_OK(fds.status());
   EXPECT_TRUE(fds->empty());
+  Result<std::vector<ProcMap>> maps = MapsOf(child);
+  ASSERT_OK(maps.status());
+  EXPECT_TRUE(maps->empty());
   ASSERT_OK(WaitProcess(child, Deadline::Never()));
 }
 
@@ -49,6 +52,7 @@ TEST(Proc, WhatCannotBeLookedAtHasNotEnded) {
             AllProcesses().status(),
             OpenPidFd(getpid()).status(),
             FdsOf(getpid()).status(),
+            MapsOf(getpid()).status(),
             WaitProcess(getpid(), Deadline::Never()),
             FindRestored("/images", "/run").status(),
             EndCriu("/images", Deadline::Never()),
