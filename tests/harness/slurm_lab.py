@@ -2,6 +2,7 @@
 
 Call own_namespaces() first: daemons leave slurmstepd and programs behind when they are ended, and a namespace leaves nothing."""
 
+import errno
 import os
 import socket
 import subprocess
@@ -12,7 +13,7 @@ import time
 import hung
 from softgpu import die_with_parent
 
-UP_SECONDS = 60
+UP_SECONDS = 240
 FREEZER = "/sys/fs/cgroup/freezer"
 INSIDE = "STASIS_SLURM_LAB"
 
@@ -24,7 +25,7 @@ SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
 CredType=cred/munge
-AuthInfo=socket={folder}/munge/sock,cred_expire=5
+AuthInfo=socket={folder}/munge/sock,cred_expire=15
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
@@ -42,7 +43,9 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SchedulerType=sched/backfill
 SchedulerParameters=sched_interval=1,sched_min_interval=0,bf_interval=1,batch_sched_delay=0
-SlurmdTimeout=60
+SlurmdTimeout=120
+MessageTimeout=60
+BatchStartTimeout=120
 ReturnToService=2
 SlurmdParameters=config_overrides
 PreemptType=preempt/partition_prio
@@ -111,7 +114,7 @@ class SlurmLab:
             daemon.terminate()
         for daemon in reversed(self.daemons):
             try:
-                daemon.wait(20)
+                daemon.wait(60)
             except subprocess.TimeoutExpired:
                 daemon.kill()
                 daemon.wait()
@@ -137,7 +140,19 @@ class SlurmLab:
         """Slurm leaves those of its nodes."""
         for cgroup in self.cgroups() if self.proctrack == "cgroup" else []:
             for folder, _, _ in os.walk(cgroup, topdown=False):
-                os.rmdir(folder)
+                self.until(lambda there=folder: self.is_removed(there), f"{folder} is not empty")
+
+    @staticmethod
+    def is_removed(cgroup):
+        try:
+            os.rmdir(cgroup)
+        except FileNotFoundError:
+            pass  # the last step that was in it has removed it
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            return False  # what was in it is ending
+        return True
 
     def end_jobs(self):
         """Slurm's daemons leave them running when they end."""
@@ -208,7 +223,7 @@ class SlurmLab:
                     text += f"---- {name}\n" + "".join(file.readlines()[-20:])
         return text
 
-    def run(self, *command, check=True, env=None, timeout=120):
+    def run(self, *command, check=True, env=None, timeout=300):
         result = hung.run_within(timeout, [str(word) for word in command], env={**self.env, **(env or {})},
                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                  preexec_fn=die_with_parent)
@@ -228,7 +243,7 @@ class SlurmLab:
         text = self.run("scontrol", "-o", "show", "job", number).stdout
         return dict(word.split("=", 1) for word in text.split() if "=" in word)
 
-    def await_job(self, number, wanted, seconds=120):
+    def await_job(self, number, wanted, seconds=300):
         """Until the job's record is as wanted; the record."""
         record = {}
 

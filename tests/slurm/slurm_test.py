@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 import unittest
 
 import slurm_lab
@@ -21,6 +22,7 @@ AGENTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "s
 AS_USER = ("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups")
 PAIR = ("n1", "n2")  # nodes of an allocation
 STEPS = 150  # most of them left when a test has seen what it waits for
+ENDS = ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL")
 GPUS = 2  # of each node; the nodes share the software devices
 CHECKPOINTED = "124"  # exit code of a step that was ended by an image
 
@@ -60,7 +62,7 @@ def setUpModule():
     TOOLS = enter(Tools())
     SITE = enter(Site("--gpus", str(GPUS)))
     LAB = enter(SlurmLab(nodes=3, gpus=GPUS, plugins=[f"required {TOOLS.path('lib/stasis_spank.so')} {TOOLS.path('step')}"],
-                         more=[f"RequeueExit={CHECKPOINTED}", "KillWait=20"]))
+                         more=[f"RequeueExit={CHECKPOINTED}", "KillWait=60"]))
 
 
 def enter(context):
@@ -70,7 +72,9 @@ def enter(context):
 
 def tearDownModule():
     unittest.doModuleCleanups()
-    left = slurm_lab.processes()
+    give_up = time.monotonic() + 60
+    while (left := slurm_lab.processes()) and time.monotonic() < give_up:
+        time.sleep(0.05)  # what Slurm has started for a step ends after the step
     assert not left, f"still there after everything has been ended: {left}"
 
 
@@ -105,9 +109,12 @@ class BatchJob:
 
     def until_printed(self, text):
         def printed():
-            if text not in self.output() and LAB.job(self.number)["JobState"] not in ("PENDING", "RUNNING"):
+            state = LAB.job(self.number)["JobState"]
+            if text in self.output():
+                return True
+            if state in ENDS:
                 raise AssertionError(f"job {self.number} has ended without printing {text!r}:\n{self.output()}")
-            return text in self.output()
+            return False
         LAB.until(printed, f"job {self.number} has not printed {text!r}")
 
     def until(self, wanted):
@@ -126,13 +133,13 @@ class BatchJob:
         return self.until(lambda record: record["Restarts"] != "0" and record["JobState"] != "COMPLETING")
 
     def ended(self):
-        record = self.until(lambda record: record["JobState"] in ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL"))
+        record = self.until(lambda record: record["JobState"] in ENDS)
         return record["JobState"], record["ExitCode"]
 
 
 def program(steps):
-    """Trains so many steps, four a second or so until it is told to hurry."""
-    return [built("samples/ddp_train"), "--steps", str(steps), "--log-every", "1", "--pace-ms", "500"]
+    """Trains so many steps, one or two a second until it is told to hurry."""
+    return [built("samples/ddp_train"), "--steps", str(steps), "--log-every", "1", "--pace-ms", "1500"]
 
 
 def undisturbed(steps):
@@ -200,7 +207,11 @@ class Requeue(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.limited = training("limited", 400, "--gres=gpu:1", "-w", "n2", "-t", "60", "--signal=USR1@29")
+        # What goes to n2 gets another device there.
+        cls.first = BatchJob("echo held; exec sleep 3600", "--gres=gpu:1", "-w", "n2")
+        cls.addClassCleanup(LAB.run, "scancel", cls.first.number, check=False)
+        cls.first.until_printed("held")
+        cls.limited = training("limited", 400, "-w", "n2", "-t", "60", "--signal=USR1@29")
         cls.tasks = training("tasks", STEPS, "-n2", "-w", "n1", step="-n2")
         cls.ranks = training("ranks", STEPS, "--gres=gpu:2", "-w", "n1", option="--stasis=ranks=2")
         cls.script = BatchJob(f"echo begin; {' '.join(program(STEPS))}; srun -n1 echo end", "--stasis=batch", "-w", "n1",
@@ -318,17 +329,19 @@ class User(unittest.TestCase):
                 "SOFTGPU_SOCKET": f"{self.folder}/devices/socket", "SOFTGPU_AUTOSTART": "0"}
 
     def start(self, option, signal_name):
-        """A job that trains, whose step was told this signal after some steps."""
-        hurry = f"{self.folder}/hurry{signal_name}"
+        """A job that trains until it is hurried, whose step has taken this signal after some steps."""
         command = " ".join([TOOLS.path("samples/ddp_train"), *program(STEPS)[1:]])
-        job = BatchJob(f"srun {option} -n1 {command}", become=AS_USER, folder=self.folder, **self.env(hurry))
+        job = BatchJob(f"srun {option} -n1 {command}", become=AS_USER, folder=self.folder,
+                       **self.env(f"{self.folder}/hurry{signal_name}"))
         job.until_printed("step 3 ")
         LAB.run("scancel", "-s", signal_name, job.number)
-        with open(hurry, "x", encoding="utf-8"):
-            return job
+        return job
 
     def test_goes_on(self):
         job = self.start("--stasis=userns", "TERM")
+        job.requeued()
+        with open(f"{self.folder}/hurryTERM", "x", encoding="utf-8"):
+            pass
         self.assertEqual(job.ended(), ("COMPLETED", "0:0"), job.output())
         self.assertEqual(job.printed(), undisturbed(STEPS))
         self.assertIn("runs again from image", job.output())
@@ -337,10 +350,13 @@ class User(unittest.TestCase):
         env = {**SITE.env(), **self.env("/"), "STASIS_USERNS": "1", "STASIS_BIN": TOOLS.path("bin")}
         number = LAB.run(*AS_USER, "sbatch", "--parsable", "-N1", "-D", self.folder, TOOLS.path("agents"), env=env).stdout.strip()
         self.addCleanup(LAB.run, "scancel", number)
-        LAB.until(lambda: os.path.exists(f"{self.folder}/run/stasisd.sock"), "the agent does not come up")
+
+        def run(*words, **options):
+            return LAB.run(*AS_USER, TOOLS.path("bin/stasis"), *words, env={**env, "PACE_UNTIL": f"{self.folder}/hurry"}, **options)
 
         def stasis(*words):
-            return LAB.run(*AS_USER, TOOLS.path("bin/stasis"), *words, env={**env, "PACE_UNTIL": f"{self.folder}/hurry"}).stdout
+            return run(*words).stdout
+        LAB.until(lambda: run("ops", "ls", check=False).returncode == 0, "the agent does not come up")
         stasis("run", "--detach", "--name", "t", "--", TOOLS.path("samples/ddp_train"), *program(STEPS)[1:])
         stasis("checkpoint", "--stop", "t")
         with open(f"{self.folder}/hurry", "x", encoding="utf-8"):
@@ -378,7 +394,7 @@ class Agents(unittest.TestCase):
 
     def reach(self, name):
         agent = Agent(f"unix:{self.on(name)['STASIS_RUN_DIR']}/stasisd.sock")
-        agent.wait_until_ready(60)
+        agent.wait_until_ready(300)
         return agent
 
     def stasis(self, name, *words):
@@ -394,7 +410,7 @@ class Agents(unittest.TestCase):
         self.assertEqual((name.split(".")[0], job.condition), (f"slurm-{self.number}", pb.CONDITION_RUNNING))
         self.stasis("n1", "checkpoint", name)
         SITE.hurry("agents")
-        rest, _ = step.communicate(timeout=120)
+        rest, _ = step.communicate(timeout=300)
         self.assertEqual(step.returncode, 0)
         self.assertEqual((first + rest).splitlines(), undisturbed(STEPS))
 
@@ -426,8 +442,12 @@ class Cluster(unittest.TestCase):
                                            stderr=log, preexec_fn=die_with_parent)
         self.addCleanup(self.schedd.wait)
         self.addCleanup(self.schedd.terminate)
-        LAB.until(lambda: os.path.exists(self.socket), "stasis-schedd does not come up")
+        LAB.until(self.is_ready, "stasis-schedd does not come up")
         self.stasis("tenants", "set", "a", "1")
+
+    def is_ready(self):
+        with open(LAB.path("log", "schedd.log"), encoding="utf-8") as log:
+            return any(json.loads(line)["message"] == "ready" for line in log if line.endswith("\n"))
 
     def stasis(self, *words):
         return json.loads(LAB.run(built("bin/stasis"), *words, "--json", env=self.env).stdout)
