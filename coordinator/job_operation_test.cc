@@ -1,7 +1,10 @@
 #include "coordinator/job_operation.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -202,15 +205,38 @@ TEST_F(JobOperationTest, ASilentRankIsNamed) {
   EXPECT_EQ(Ghost(0).phase(), "running");
 }
 
+// Who does not listen hears nothing, and has asked nobody.
+TEST_F(JobOperationTest, NobodyIsSilentBecauseTheCoordinatorStoodStill) {
+  struct sigaction stand {
+  }, before{};
+  stand.sa_handler = [](int) {
+    const timespec time = {1, 0};
+    nanosleep(&time, nullptr);
+  };
+  ASSERT_EQ(sigaction(SIGUSR2, &stand, &before), 0);
+  request_.silence = std::chrono::milliseconds(400);
+  Ghost(1).HoldAt("drained");
+  std::thread later([this, coordinator = pthread_self()] {
+    Ghost(1).AwaitHeld();
+    pthread_kill(coordinator, SIGUSR2);
+    Ghost(1).Release();
+  });
+  Json result = Run(Verb::kPause);
+  later.join();
+  EXPECT_EQ(result["ok"], true) << result.dump(2);
+  ExpectAll("held");
+  ASSERT_EQ(sigaction(SIGUSR2, &before, nullptr), 0);
+}
+
 TEST_F(JobOperationTest, ARankThatIsNotDoneInTimeIsNamed) {
-  request_.deadline = std::chrono::milliseconds(200);
+  request_.deadline = std::chrono::seconds(1);
   request_.attempts = 1;
   Ghost(2).HoldAt("drained");
   std::thread later([this] {
     Ghost(2).AwaitHeld();
     // Only the answers to questions for its state come from it; here not even these. Longer than the
     // coordinator waits beyond the deadline.
-    std::this_thread::sleep_for(std::chrono::seconds(3));
+    std::this_thread::sleep_for(std::chrono::seconds(5));
     Ghost(2).Release();
   });
   Json result = Run(Verb::kPause);

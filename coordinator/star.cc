@@ -189,9 +189,12 @@ Deadline Star::CheckSilence() {
   MonotonicTime next = MonotonicTime::max();
   for (int rank = 0; rank < ranks(); ++rank) {
     Peer& peer = At(rank);
+    if (peer.link && !peer.done && Clock::Real().Now() >= peer.heard + options_.silence) Read(rank);
     if (!peer.link || peer.done) continue;
     MonotonicTime now = Clock::Real().Now();
-    if (now >= peer.heard + options_.silence) {
+    const bool silent = now >= peer.heard + options_.silence;
+    // Whoever was stopped itself has heard nothing, and asked nobody.
+    if (silent && peer.probed > peer.heard && now >= peer.probed + pause) {
       auto seconds = std::chrono::duration<double>(options_.silence).count();
       Lose(rank, Errorf(StatusCode::kTimeout,
                         "it has not answered for %g s: its ghost is stopped or its node is gone", seconds));
@@ -201,7 +204,8 @@ Deadline Star::CheckSilence() {
       peer.probed = now;
       (void)peer.link->Ask({{"verb", "status"}});
     }
-    next = std::min({next, peer.heard + options_.silence, std::max(peer.heard, peer.probed) + pause});
+    next = std::min(next, std::max(peer.heard, peer.probed) + pause);
+    if (!silent) next = std::min(next, peer.heard + options_.silence);
   }
   return next == MonotonicTime::max() ? Deadline::Never() : Deadline::At(next);
 }
