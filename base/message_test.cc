@@ -19,7 +19,7 @@
 namespace stasis {
 namespace {
 
-constexpr Duration kLong = std::chrono::seconds(30);
+constexpr Duration kLong = std::chrono::seconds(60);
 
 Deadline Soon() { return Deadline::After(kLong); }
 

@@ -24,7 +24,7 @@ class UnixSocketTest : public ::testing::Test {
   }
   ~UnixSocketTest() override { std::filesystem::remove_all(folder_); }
 
-  static Deadline Soon() { return Deadline::After(std::chrono::seconds(10)); }
+  static Deadline Soon() { return Deadline::After(std::chrono::seconds(60)); }
   static mode_t ModeOf(const std::string& path) {
     struct stat info {};
     EXPECT_EQ(stat(path.c_str(), &info), 0);

@@ -267,7 +267,7 @@ TEST_F(FanOutTest, OnlyWhatIsThereIsGivenOut) {
   std::string path = folder_ / "memory.sock";
   Result<std::unique_ptr<ExtentServer>> server = ExtentServer::Start(path, rank.holdings.members);
   ASSERT_OK(server.status());
-  Deadline deadline = Deadline::After(std::chrono::seconds(10));
+  Deadline deadline = Deadline::After(std::chrono::seconds(60));
   Result<std::vector<Fd>> fds = FetchExtents(path, {{0, 1}, {0, 0}, {0, 1}}, deadline);
   ASSERT_OK(fds.status());
   EXPECT_EQ(fds->size(), 3u);

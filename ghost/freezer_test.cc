@@ -61,7 +61,7 @@ class FreezerTest : public testing::TestWithParam<FreezeKind> {};
 TEST_P(FreezerTest, FreezesTheTreeAndSetsItFree) {
   Tree tree;
   ASSERT_TRUE(tree.Moves());
-  Deadline deadline = Deadline::After(std::chrono::seconds(20));
+  Deadline deadline = Deadline::After(std::chrono::seconds(60));
   Result<Frozen> frozen = FreezeTree(tree.root(), "test", deadline, {GetParam()});
   if (!frozen.ok() && GetParam() != FreezeKind::kSigstop) {
     // Without a writable hierarchy there is nothing to freeze by; that the next way is taken is tested below.
@@ -90,18 +90,18 @@ TEST_P(FreezerTest, ATreeTellsThatItIsFrozen) {
   Tree tree;
   EXPECT_FALSE(IsFrozenTree(tree.root(), "test"));
   Result<Frozen> frozen =
-      FreezeTree(tree.root(), "test", Deadline::After(std::chrono::seconds(20)), {GetParam()});
+      FreezeTree(tree.root(), "test", Deadline::After(std::chrono::seconds(60)), {GetParam()});
   ASSERT_TRUE(frozen.ok()) << frozen.status().ToString();
   EXPECT_EQ(IsFrozenTree(tree.root(), "test"), GetParam() != FreezeKind::kSigstop);
   EXPECT_FALSE(IsFrozenTree(tree.root(), "other"));
-  ASSERT_TRUE(ThawTree(*frozen, Deadline::After(std::chrono::seconds(20))).ok());
+  ASSERT_TRUE(ThawTree(*frozen, Deadline::After(std::chrono::seconds(60))).ok());
   EXPECT_FALSE(IsFrozenTree(tree.root(), "test"));
 }
 
 // As after a ghost that was killed: nothing is known but the tree.
 TEST_P(FreezerTest, WhatSomebodyElseHasFrozenIsFoundAndTakenAway) {
   Tree tree;
-  Deadline deadline = Deadline::After(std::chrono::seconds(20));
+  Deadline deadline = Deadline::After(std::chrono::seconds(60));
   EXPECT_EQ(FindFrozenTree(tree.root(), "test").kind, FreezeKind::kNone);
   Result<Frozen> frozen = FreezeTree(tree.root(), "test", deadline, {GetParam(), FreezeKind::kSigstop});
   ASSERT_OK(frozen.status());
@@ -118,7 +118,7 @@ TEST_P(FreezerTest, WhatSomebodyElseHasFrozenIsFoundAndTakenAway) {
 
 TEST_P(FreezerTest, AKilledTreeCanBeThawed) {
   Tree tree;
-  Deadline deadline = Deadline::After(std::chrono::seconds(20));
+  Deadline deadline = Deadline::After(std::chrono::seconds(60));
   Result<Frozen> frozen = FreezeTree(tree.root(), "test", deadline, {GetParam(), FreezeKind::kSigstop});
   ASSERT_OK(frozen.status());
   kill(-tree.root(), SIGKILL);
@@ -128,7 +128,7 @@ TEST_P(FreezerTest, AKilledTreeCanBeThawed) {
 // As after a ghost that was killed before it could tell anybody what it had frozen.
 TEST_P(FreezerTest, AFrozenTreeIsFrozenAgainAndSetFree) {
   Tree tree;
-  Deadline deadline = Deadline::After(std::chrono::seconds(20));
+  Deadline deadline = Deadline::After(std::chrono::seconds(60));
   Result<Frozen> first = FreezeTree(tree.root(), "test", deadline, {GetParam(), FreezeKind::kSigstop});
   ASSERT_OK(first.status());
   Result<Frozen> again = FreezeTree(tree.root(), "test", deadline, {GetParam(), FreezeKind::kSigstop});

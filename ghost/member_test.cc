@@ -19,7 +19,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-Deadline Soon() { return Deadline::After(seconds(20)); }
+Deadline Soon() { return Deadline::After(seconds(60)); }
 
 // A process that says hello to whoever connects.
 class Process {

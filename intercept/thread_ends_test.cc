@@ -117,7 +117,7 @@ TEST(ThreadEnds, DoNotWaitForDestructorsThatCallCuda) {
   ASSERT_TRUE(late.Wait());
   const MonotonicTime before = Clock::Real().Now();
   { const ThreadEndHold hold; }
-  EXPECT_LT(Clock::Real().Now() - before, std::chrono::seconds(1));
+  EXPECT_LT(Clock::Real().Now() - before, std::chrono::seconds(2)) << "as for one that does not end";
   OpenGate();
   thread.join();
   EXPECT_EQ(pthread_key_delete(late_key), 0);
@@ -127,7 +127,7 @@ TEST(ThreadEnds, LeaveNothingBehind) {
   for (int i = 0; i < 100; ++i) std::thread([] { const GateScope gate(Fn::cuInit); }).join();
   const MonotonicTime before = Clock::Real().Now();
   { const ThreadEndHold hold; }
-  EXPECT_LT(Clock::Real().Now() - before, std::chrono::seconds(1));
+  EXPECT_LT(Clock::Real().Now() - before, std::chrono::seconds(2)) << "as for one that does not end";
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace stasis {
 namespace {
 
 using Place = NodeWatch::Place;
-constexpr auto kLong = std::chrono::seconds(20);
+constexpr auto kLong = std::chrono::seconds(60);
 
 class NodeWatchTest : public testing::Test {
  protected:

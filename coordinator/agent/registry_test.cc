@@ -18,7 +18,7 @@
 namespace stasis {
 namespace {
 
-constexpr auto kLong = std::chrono::seconds(20);
+constexpr auto kLong = std::chrono::seconds(60);
 
 // A child that lives until told otherwise, and listens on a socket if it has a path.
 class Child {

@@ -251,8 +251,8 @@ CheckpointEvent EventLog::checkpoint() {
   return checkpoint_;
 }
 
-bool WithinASecond(const std::function<bool()>& condition) {
-  Deadline deadline = Deadline::After(std::chrono::seconds(1));
+bool WithinAMinute(const std::function<bool()>& condition) {
+  Deadline deadline = Deadline::After(std::chrono::seconds(60));
   while (!condition()) {
     if (deadline.Expired()) return false;
     (void)poll(nullptr, 0, 1);

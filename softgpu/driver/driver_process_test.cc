@@ -305,7 +305,7 @@ TEST(ProcessTest, ASlowDeviceTakesLonger) {
   fault.factor = 0.1;
   ASSERT_TRUE((*tool)->InjectFault(0, fault).ok());
   // The event reaches this process on its own; until then kernels run at full speed.
-  EXPECT_TRUE(WithinASecond([&] { return measure() > 4 * fast; }));
+  EXPECT_TRUE(WithinAMinute([&] { return measure() > 4 * fast; }));
   fault.kind = FaultKind::kNone;
   ASSERT_TRUE((*tool)->InjectFault(0, fault).ok());
   EXPECT_OK(cuEventDestroy(begin));

@@ -79,7 +79,7 @@ TEST(Processes, CapacityIsOneForAllAndAKilledProcessGivesItsMemoryBack) {
   CUdeviceptr address = 0;
   EXPECT_EQ(cuMemAlloc(&address, 30 << 20), CUDA_ERROR_OUT_OF_MEMORY);
   hog->Kill(SIGKILL);
-  EXPECT_TRUE(WithinASecond([] { return FreeBytes() == 64u << 20; }));
+  EXPECT_TRUE(WithinAMinute([] { return FreeBytes() == 64u << 20; }));
   EXPECT_EQ(cuMemAlloc(&address, 30 << 20), CUDA_SUCCESS);
   EXPECT_EQ(cuMemFree(address), CUDA_SUCCESS);
 }
@@ -124,7 +124,7 @@ TEST(Processes, ExportedMemoryIsOneMemory) {
   EXPECT_EQ(cuMemAddressFree(base, kPage), CUDA_SUCCESS);
   EXPECT_EQ(FreeBytes(), 62u << 20) << "the descriptor keeps it";
   close(fd);
-  EXPECT_TRUE(WithinASecond([] { return FreeBytes() == 64u << 20; }));
+  EXPECT_TRUE(WithinAMinute([] { return FreeBytes() == 64u << 20; }));
 }
 
 TEST(Processes, OnlyExportableMemoryIsExportedAndOnlyOurDescriptorsAreImported) {
@@ -180,7 +180,7 @@ TEST(Processes, ExportedMemoryOutlivesItsKilledExporter) {
   EXPECT_EQ(cuMemUnmap(base, kPage), CUDA_SUCCESS);
   EXPECT_EQ(cuMemAddressFree(base, kPage), CUDA_SUCCESS);
   EXPECT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
-  EXPECT_TRUE(WithinASecond([] { return FreeBytes() == 64u << 20; }));
+  EXPECT_TRUE(WithinAMinute([] { return FreeBytes() == 64u << 20; }));
 }
 
 // Says the handles of a small and of a large allocation that hold 5 and 6; frees them when told to.
@@ -236,7 +236,7 @@ TEST(Processes, IpcHandlesOpenTheSameMemory) {
   EXPECT_EQ(cuIpcCloseMemHandle(b), CUDA_SUCCESS);
   EXPECT_EQ(cuIpcCloseMemHandle(b), CUDA_SUCCESS);
   EXPECT_EQ(cuIpcOpenMemHandle(&a, large, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), CUDA_ERROR_MAP_FAILED);
-  EXPECT_TRUE(WithinASecond([] { return FreeBytes() == 64u << 20; }));
+  EXPECT_TRUE(WithinAMinute([] { return FreeBytes() == 64u << 20; }));
   CUipcMemHandle garbage{};
   EXPECT_EQ(cuIpcOpenMemHandle(&a, garbage, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuIpcOpenMemHandle(&a, small, 0), CUDA_ERROR_INVALID_VALUE);

@@ -430,7 +430,7 @@ TEST(Leaks, NothingIsLeftOfACommunicator) {
   for (bool abort : {false, true}) {
     rounds(abort);
     // The threads of the meetings end by themselves.
-    EXPECT_TRUE(WithinASecond([&] { return Entries("/proc/self/task").size() <= threads; }));
+    EXPECT_TRUE(WithinAMinute([&] { return Entries("/proc/self/task").size() <= threads; }));
     EXPECT_LE(Entries("/proc/self/fd").size(), files);
     EXPECT_EQ(FreeOn(0), memory);
     EXPECT_EQ(SharedMappings(), mappings);
