@@ -23,9 +23,9 @@ DEVICES = ["--gpus", str(RANKS), "--memory", "512MiB"]
 RATE, DELAY = 400_000_000, 0.001
 
 # Longer than any test takes, unless they are told to hurry (MovingJob.finish()).
-MLP = ["--steps", str(200 * LENGTH), "--batch", "32", "--width", "32", "--log-every", "1", "--pace-ms", "300"]
+MLP = ["--steps", str(200 * LENGTH), "--batch", "32", "--width", "32", "--log-every", "1", "--pace-ms", "2000"]
 ALONE = Sample("mlp_train", *MLP)
-RANKED = Sample("ddp_train", "--steps", str(100 * LENGTH), "--log-every", "1", "--pace-ms", "600", ranks=RANKS)
+RANKED = Sample("ddp_train", "--steps", str(100 * LENGTH), "--log-every", "1", "--pace-ms", "3000", ranks=RANKS)
 # Device memory that takes a while on the way.
 LARGE = Sample("mlp_train", *MLP, "--pool", "200", label="large")
 
@@ -67,7 +67,7 @@ class OnTwoNodes(unittest.TestCase):
 
     def images(self, node, job):
         """Ids, oldest first."""
-        found = node.agent.stub.Images(pb.ImagesRequest(job=job.name), timeout=60).images
+        found = node.agent.stub.Images(pb.ImagesRequest(job=job.name), timeout=120).images
         self.assertFalse([image.damage for image in found if image.damage])
         return sorted(image.id for image in found)
 
@@ -112,7 +112,7 @@ class Copies(OnTwoNodes):
     def test_the_newest_is_restored_and_older_ones_go(self):
         job = self.start(ALONE)
         for number in range(1, 4):
-            self.nodes["left"].agent.wait_for_output(job.name, f"\nstep {5 * number} ")
+            self.nodes["left"].agent.wait_for_output(job.name, f"\nstep {2 * number} ")
             image = self.image(job)
             told = self.copy(job)
             self.assertEqual((told["image"], told["copy"]), (image, f"00000{number}"), told)
@@ -124,7 +124,7 @@ class Copies(OnTwoNodes):
         self.assertIn("a newer image", older.exception.result["message"])
         self.left.agent.call("cancel", job=job.name)
         self.restore(job, "right")
-        self.assertIn("\nstep 15 ", job.output())
+        self.assertIn("\nstep 6 ", job.output())
         self.check_end(job)
 
     def test_a_migration_takes_the_place_of_copies(self):
@@ -154,7 +154,7 @@ class Copies(OnTwoNodes):
         self.left.agent.call("pause", job=job.name)
         self.left.agent.call("resume", job=job.name)
         self.assertEqual(self.state(operation), op.OPERATION_STATE_RUNNING)
-        self.left.agent.stub.CancelOperation(op.CancelOperationRequest(id=operation.id), timeout=30)
+        self.left.agent.stub.CancelOperation(op.CancelOperationRequest(id=operation.id), timeout=120)
         self.assertEqual(self.left.agent.wait(operation.id).state, op.OPERATION_STATE_CANCELLED)
         self.assertIsNone(self.right.agent.job(job.name))
         self.assertEqual(self.images(self.right, job), [])
@@ -171,10 +171,10 @@ class Copies(OnTwoNodes):
         self.assertEqual(refused.exception.code(), grpc.StatusCode.FAILED_PRECONDITION)
 
     def state(self, operation):
-        return self.left.agent.stub.GetOperation(op.GetOperationRequest(id=operation.id), timeout=30).state
+        return self.left.agent.stub.GetOperation(op.GetOperationRequest(id=operation.id), timeout=120).state
 
     def wait_until_it_sends(self, node, operation):
-        for told in node.agent.stub.WatchOperation(op.WatchOperationRequest(id=operation.id), timeout=60):
+        for told in node.agent.stub.WatchOperation(op.WatchOperationRequest(id=operation.id), timeout=300):
             if told.phase == "send" and told.done_bytes > 0:
                 return
         self.fail("it has ended before")
@@ -200,7 +200,7 @@ class Refused(OnTwoNodes):
         self.right.agent.call("cancel", job=job.name)
         self.right.agent.call("remove", job=job.name)
         # Devices that are busy now are no reason.
-        holder = MovingJob(self.nodes, Sample("mlp_train", "--steps", "100000", "--batch", "8", "--width", "32", "--pace-ms", "50",
+        holder = MovingJob(self.nodes, Sample("mlp_train", "--steps", "100000", "--batch", "8", "--width", "32", "--pace-ms", "200",
                                               "--pool", "450", devices=RANKS), "holder", "right").start()
         self.addCleanup(self.forget, holder)
         self.copy(job)
@@ -259,8 +259,9 @@ class Killed(OnTwoNodes):
         job = self.start(LARGE)
         self.image(job)
         self.nodes.network(rate=40_000_000)
+        self.addCleanup(self.nodes.network, rate=RATE)
         operation = self.begin(job)
-        for told in self.left.agent.stub.WatchOperation(op.WatchOperationRequest(id=operation.id), timeout=60):
+        for told in self.left.agent.stub.WatchOperation(op.WatchOperationRequest(id=operation.id), timeout=300):
             if told.phase == "send" and told.done_bytes > told.total_bytes / 4:
                 break
         self.left.kill_agent()

@@ -3,18 +3,16 @@ there. Who cancels the job, or takes it back, decides; everybody else is told wh
 ends as soon as it is heard of again."""
 
 import json
-import os
-import threading
 import unittest
 
-from agents import AgentNodes, OperationFailed, op
+from agents import AgentNodes, HeldCriu, OperationFailed, op
 from moving_job import CONDITION, MovingJob, Sample
 
 DEVICES = ["--gpus", "2", "--memory", "512MiB"]
 # Rests for much longer than a test takes; see MovingJob.finish().
-PACED = Sample("mlp_train", "--steps", "2000", "--pace-ms", "300", "--batch", "8", "--width", "32", "--log-every", "20")
-RANKED = Sample("ddp_train", "--steps", "2000", "--pace-ms", "300", "--log-every", "20", ranks=2)
-SECONDS = 120
+PACED = Sample("mlp_train", "--steps", "600", "--pace-ms", "1000", "--batch", "8", "--width", "32", "--log-every", "2")
+RANKED = Sample("ddp_train", "--steps", "600", "--pace-ms", "1000", "--log-every", "2", ranks=2)
+SECONDS = 240
 
 
 class LostTarget(unittest.TestCase):
@@ -23,6 +21,7 @@ class LostTarget(unittest.TestCase):
         cls.nodes = AgentNodes(rate=400_000_000, delay=0.001, left=DEVICES, right=DEVICES)
         cls.nodes.__enter__()
         cls.addClassCleanup(cls.nodes.__exit__, None, None, None)
+        cls.criu = HeldCriu(cls.nodes["right"])
         cls.nodes.start_agents()
 
     def setUp(self):
@@ -31,6 +30,7 @@ class LostTarget(unittest.TestCase):
 
     def set_right(self):
         """For the next test, whatever this one has left."""
+        self.criu.let_go()
         self.nodes.join()
         for node in (self.left, self.right):
             if not node.agent:
@@ -47,36 +47,28 @@ class LostTarget(unittest.TestCase):
         return MovingJob(self.nodes, sample, self.id().rsplit(".test_", 1)[1][:40], "left").start()
 
     def hand_over(self, job):
-        """A migration to the right that is about to hand over."""
+        """A migration to the right, which is just restoring it, and does not come to an end of that until it is let go."""
+        self.criu.hold("restore")
         begun = self.left.agent.begin("migrate", job=job.name, node=self.right.peer, precopy="never")
         for told in self.left.agent.stub.WatchOperation(op.WatchOperationRequest(id=begun.id), timeout=SECONDS):
-            self.assertEqual(told.state, op.OPERATION_STATE_RUNNING, told)
+            self.assertIn(told.state, (op.OPERATION_STATE_QUEUED, op.OPERATION_STATE_RUNNING), told)
             if told.phase == "hand over":
+                self.criu.await_held(len(job.tasks))
                 return begun
         raise AssertionError("it was not handed over")
 
     def lose_right(self):
-        """All that runs there is gone, as with its machine."""
-        self.right.kill_agent()
-        self.right.end_jobs()
+        self.right.lose()
+        self.criu.let_go()
 
     def cut_off(self, job):
         """The right runs it, and cannot say so."""
-        cut = threading.Event()
-
-        def watch():
-            # Its record is there before it is restored, which takes long enough; nothing tells of it.
-            while not os.path.exists(os.path.join(self.right.task_folder(job.name), "task.json")):
-                cut.wait(0.002)
-            self.nodes.cut("right")
-            cut.set()
-
-        watcher = threading.Thread(target=watch)
-        watcher.start()
         begun = self.hand_over(job)
-        watcher.join(SECONDS)
+        self.nodes.cut("right")
+        self.criu.let_go()
         self.right.agent.wait_for_job(job.name, lambda now: now.condition == CONDITION("CONDITION_RUNNING"), SECONDS)
-        self.assertEqual(self.left.agent.stub.GetOperation(op.GetOperationRequest(id=begun.id)).state, op.OPERATION_STATE_RUNNING)
+        told = self.left.agent.stub.GetOperation(op.GetOperationRequest(id=begun.id), timeout=SECONDS)
+        self.assertEqual(told.state, op.OPERATION_STATE_RUNNING, told)
         return begun
 
     def ended(self, begun, words):

@@ -145,7 +145,7 @@ void Begin(const char* name, Request request, Clock::time_point due, Times* time
            Start start) {
   auto call = std::make_shared<Call<Request, Response>>();
   call->request = std::move(request);
-  call->context.set_deadline(std::chrono::system_clock::now() + seconds(20));
+  call->context.set_deadline(std::chrono::system_clock::now() + kPatience);
   figures->pending.Begin();
   start(call.get(), [call, name, due, times, figures](grpc::Status status) {
     times->Add(Clock::now() - due);

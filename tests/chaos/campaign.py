@@ -34,8 +34,8 @@ from jobs import NotRunning
 
 DEVICES = ["--gpus", str(jobs.RANKS), "--memory", "512MiB"]
 RATE, DELAY, DISK = 400_000_000, 0.001, "512m"
-SECONDS = 120
-DEADLINE_MS = 10000
+SECONDS = 300
+DEADLINE_MS = 30000
 # What a step takes, in seconds, until that was measured.
 USUAL = {"pause": 0.08, "resume": 0.06, "checkpoint": 0.25, "checkpoint --stop": 0.25, "restore": 0.2, "move": 0.1, "migrate": 1.0}
 
@@ -96,7 +96,7 @@ class World:
     def settle(self):
         """Until neither agent has an operation in hand."""
         for node in self.nodes.nodes.values():
-            for running in node.agent.stub.ListOperations(op.ListOperationsRequest(running=True), timeout=60).operations:
+            for running in node.agent.stub.ListOperations(op.ListOperationsRequest(running=True), timeout=120).operations:
                 node.agent.wait(running.id, SECONDS)
 
     def findings(self):
@@ -239,7 +239,7 @@ class Course:
             return None
         if told.condition in UNDER_WAY or told.condition == MIXED and told.live:
             with contextlib.suppress(grpc.RpcError):  # it stays so
-                told = node.agent.wait_for_job(self.job.name, lambda job: job.condition not in (*UNDER_WAY, MIXED), 30)
+                told = node.agent.wait_for_job(self.job.name, lambda job: job.condition not in (*UNDER_WAY, MIXED), 60)
         return told
 
     def find(self):
@@ -279,6 +279,7 @@ class Course:
                     self.check_processes(told)
                     return how
                 except NotRunning:
+                    self.await_news(told)
                     continue
             if told.condition == EXITED and told.exit_code == 0:
                 return "had ended"
@@ -293,6 +294,11 @@ class Course:
             how = "brought back"
             self.restore(told)
         raise AssertionError(f"{self.job.name} is not to be brought back: {told}")
+
+    def await_news(self, told):
+        """Its agent may not have seen yet what has become of it."""
+        with contextlib.suppress(grpc.RpcError):  # or has, and it stays so
+            self.agent.wait_for_job(self.job.name, lambda job: job.revision > told.revision, 30)
 
     def check_processes(self, told):
         """There is one program of each task, and it is the one that the agent knows."""

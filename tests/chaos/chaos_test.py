@@ -3,6 +3,7 @@ find what is left."""
 
 import os
 import subprocess
+import time
 import unittest
 
 from campaign import Campaign, World
@@ -37,13 +38,17 @@ class Audits(unittest.TestCase):
         self.world = World().__enter__()
         self.addCleanup(self.world.__exit__, None, None, None)
         self.node, self.audit = self.world.nodes["left"], self.world.audits[0]
-        self.audit.seconds = 0.5
 
     def test_each_finds_what_is_left(self):
         self.assertEqual(self.audit.findings(), [])
+        self.audit.seconds = 0.5  # what is found stays
         sleep = subprocess.Popen([*self.node.through, "sleep", "600"], preexec_fn=die_with_parent)
         self.addCleanup(sleep.wait)
         self.addCleanup(sleep.kill)
+        give_up = time.monotonic() + 60
+        while self.node.processes().get(sleep.pid) != "sleep 600":
+            self.assertLess(time.monotonic(), give_up)
+            time.sleep(0.01)  # nothing tells when it has come into the node
         for place in (self.node.state, self.node.run_dir):
             with open(os.path.join(self.node.path(place), "left.tmp"), "wb"):
                 pass

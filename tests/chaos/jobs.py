@@ -10,7 +10,7 @@ from softgpu import Node
 
 RANKS = 2
 HARNESS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "harness")
-PROGRESS_SECONDS = 60
+PROGRESS_SECONDS = 120
 RUNNING = CONDITION("CONDITION_RUNNING")
 
 
@@ -39,20 +39,20 @@ class Tree(Sample):
         return self.known
 
 
-DDP = ("ddp_train", "--steps", "300", "--pace-ms", "700", "--log-every", "1")
+DDP = ("ddp_train", "--steps", "300", "--pace-ms", "1400", "--log-every", "1")
 SAMPLES = {
     "counter": Sample("counter"),
-    "mlp": Sample("mlp_train", "--steps", "300", "--pace-ms", "700", "--batch", "16", "--width", "32", "--log-every", "1"),
-    "gpt": Sample("gpt_train", "--steps", "120", "--pace-ms", "1500", "--width", "32", "--context", "32", "--log-every", "1"),
-    "cnn": Sample("cnn_train", "--steps", "300", "--pace-ms", "700", "--batch", "16", "--channels", "2", "--hidden", "16",
+    "mlp": Sample("mlp_train", "--steps", "300", "--pace-ms", "1400", "--batch", "16", "--width", "32", "--log-every", "1"),
+    "gpt": Sample("gpt_train", "--steps", "120", "--pace-ms", "3000", "--width", "32", "--context", "32", "--log-every", "1"),
+    "cnn": Sample("cnn_train", "--steps", "300", "--pace-ms", "1400", "--batch", "16", "--channels", "2", "--hidden", "16",
                   "--test", "100", "--log-every", "1"),
-    "stencil": Sample("stencil", "--iterations", "6000", "--pace-ms", "1000", "--report-every", "40", "--width", "64",
+    "stencil": Sample("stencil", "--iterations", "6000", "--pace-ms", "2500", "--report-every", "40", "--width", "64",
                       "--height", "64"),
-    "vector": Sample("vector", "--rounds", "150", "--pace-ms", "1200", "--elements", str(1 << 16)),
-    "nccl_ring": Sample("nccl_ring", "--rounds", "300", "--pace-ms", "700", "--elements", str(1 << 12), devices=RANKS),
+    "vector": Sample("vector", "--rounds", "150", "--pace-ms", "2400", "--elements", str(1 << 16)),
+    "nccl_ring": Sample("nccl_ring", "--rounds", "300", "--pace-ms", "1400", "--elements", str(1 << 12), devices=RANKS),
     "ddp": Sample(*DDP, ranks=RANKS),
-    "pipeline": Sample("pipeline_train", "--steps", "150", "--pace-ms", "150", "--log-every", "1", ranks=RANKS),
-    "tp": Sample("tp_train", "--steps", "150", "--pace-ms", "300", "--log-every", "1", ranks=RANKS),
+    "pipeline": Sample("pipeline_train", "--steps", "150", "--pace-ms", "300", "--log-every", "1", ranks=RANKS),
+    "tp": Sample("tp_train", "--steps", "150", "--pace-ms", "600", "--log-every", "1", ranks=RANKS),
     "ddp-tree": Tree(*DDP, label="ddp-tree"),
 }
 
@@ -74,6 +74,13 @@ class ChaosJob(MovingJob):
         told = self.nodes[self.at].agent.job(self.name)
         if told is None or told.condition != RUNNING:
             raise NotRunning(f"{self.name} on {self.at}: {told}")
+
+    def await_end(self, seconds):
+        """NotRunning as soon as it does not run any more, which may be soon after it has ceased to do anything."""
+        give_up = time.monotonic() + seconds
+        while time.monotonic() < give_up:
+            self.check_running()
+            time.sleep(0.05)  # nothing tells of it where a ghost or an agent is disturbed
 
     def printed(self):
         try:
@@ -115,12 +122,12 @@ class Counter(ChaosJob):
 
     def ask(self, line):
         port = re.search(r"127\.0\.0\.1:(\d+)", self.output())[1]
-        client = ("import socket, sys; c = socket.create_connection(('127.0.0.1', int(sys.argv[1])), 10); "
+        client = ("import socket, sys; c = socket.create_connection(('127.0.0.1', int(sys.argv[1])), 30); "
                   "c.sendall(sys.argv[2].encode() + b'\\n'); print(c.makefile().readline().strip())")
-        result = self.nodes[self.at].run("/usr/bin/python3", "-c", client, port, line, timeout=90)
+        result = self.nodes[self.at].run("/usr/bin/python3", "-c", client, port, line, timeout=120)
         if result.returncode != 0:
             self.unanswered += line == "inc"
-            self.check_running()
+            self.await_end(60)
             raise AssertionError(f"{self.name} on {self.at} does not answer: {result.stderr}")
         return result.stdout.strip()
 
@@ -128,7 +135,7 @@ class Counter(ChaosJob):
         answer = self.ask("inc")
         if not answer:
             self.unanswered += 1
-            time.sleep(0.2)  # the connection is closed before the process is gone
+            self.await_end(10)  # the connection is closed before the process is gone
             raise NotRunning(f"{self.name} on {self.at} hangs up")
         if not answer.isdigit() or not self.count < int(answer) <= self.count + 1 + self.unanswered:
             raise AssertionError(f"{self.name} counts {answer} after {self.count}")

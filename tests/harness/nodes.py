@@ -68,7 +68,7 @@ class PlacedNode(Node):
 
     def smi(self, *arguments):
         return subprocess.run([*self.through, built("bin/softgpu-smi"), "--socket", self.socket, *arguments],
-                              capture_output=True, text=True, timeout=30, check=False)
+                              capture_output=True, text=True, timeout=120, check=False)
 
 
 class OutsideNode(Node):

@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import time
 
+import hung
 from softgpu import Node, built, die_with_parent
 
 STASIS = built("bin/stasis")
@@ -87,8 +88,20 @@ class Site:
             end_task(task)
         if self.agent:
             self.stop_agent()
+        self.await_ghosts()
         self.node.__exit__()
         shutil.rmtree(self.folder)
+
+    def await_ghosts(self):
+        """They still write down what has become of their tasks, in folders that are about to go."""
+        give_up = time.monotonic() + SECONDS
+        while left := [pid for pid in filter(str.isdigit, os.listdir("/proc")) if self.is_ghost(hung.read(f"/proc/{pid}/cmdline"))]:
+            if time.monotonic() > give_up:
+                raise AssertionError(f"ghosts do not leave: {left}")
+            time.sleep(0.02)  # nothing tells when a process of nobody's has ended
+
+    def is_ghost(self, command):
+        return "stasis-ghost" in command.split(" ")[0] and self.folder in command
 
     def env(self, **extra):
         env = self.node.env()

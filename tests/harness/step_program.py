@@ -27,7 +27,7 @@ class StepProgram:
         return self.until(f"step {number}:")
 
     def finish(self):
-        rest, _ = self.process.communicate("q\n", timeout=60)
+        rest, _ = self.process.communicate("q\n", timeout=120)
         return rest, self.process.returncode
 
     def end(self):

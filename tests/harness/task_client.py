@@ -394,7 +394,7 @@ def _inotify(folder):
         os.close(fd)
 
 
-def wait_for_task(task_folder, pid, timeout=60):
+def wait_for_task(task_folder, pid, timeout=120):
     """Waits until the process has made its first CUDA call, and connects to it. The folder must exist."""
     path = socket_path(task_folder, pid)
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
