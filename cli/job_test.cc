@@ -7,6 +7,7 @@
 #include "cli/command_line.h"
 #include "cli/job_follow.h"
 #include "coordinator/node/job_start.h"
+#include "coordinator/node/removal.h"
 #include "coordinator/node/task_claim.h"
 #include "coordinator/node/testing.h"
 
@@ -120,6 +121,15 @@ TEST_F(Claims, NothingIsLeftOfOneThatIsNotKept) {
   EXPECT_FALSE(JobClaim::Make(folders_, "j", 3).ok());
   EXPECT_EQ(ListTasks(folders_), std::vector<std::string>{"j.2"});
   EXPECT_TRUE(Task("j").ok());
+}
+
+TEST_F(Claims, WhatIsLeftOfAJobWithoutARecordIsRemoved) {
+  ASSERT_TRUE(Job("j", 1).ok());
+  std::string remedy;
+  EXPECT_EQ(RemoveByName("j", false, folders_, &remedy).status().ToString(), Status().ToString());
+  EXPECT_EQ(RemoveByName("j", false, folders_, &remedy).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(RemoveByName("j.0", false, folders_, &remedy).status().ToString(), Status().ToString());
+  EXPECT_TRUE(Job("j", 1).ok());
 }
 
 TEST(RunJob, EnvironmentOfARank) {

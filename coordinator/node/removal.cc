@@ -139,11 +139,12 @@ Result<Removed> RemoveByName(const std::string& name, bool images, const Folders
   RETURN_IF_ERROR(CheckTaskName(name));
   if (IsJob(folders, name)) return RemoveJob(name, images, folders, remedy);
   TaskPaths paths(folders, name);
+  const std::string job = JobFolder(folders, name);
   Result<TaskFacts> facts = ReadTaskFacts(paths);
-  // Something may be left of a task without a record.
-  bool left_over =
-      !facts.ok() && facts.status().code() == StatusCode::kNotFound &&
-      (Exists(paths.folder) || (images && (Exists(paths.old_images) || HasStoredImages(paths, folders))));
+  // Something may be left of a task, or of a job, without a record: whoever removed it was killed.
+  bool left_over = !facts.ok() && facts.status().code() == StatusCode::kNotFound &&
+                   (Exists(paths.folder) || Exists(job) ||
+                    (images && (Exists(paths.old_images) || HasStoredImages(paths, folders))));
   if (!facts.ok() && !left_over) {
     *remedy = RemedyOfDamage(name, facts.status());
     return facts.status();
@@ -153,6 +154,7 @@ Result<Removed> RemoveByName(const std::string& name, bool images, const Folders
   if (IsLive(condition)) return RefuseLive(name, TaskConditionName(condition), remedy);
   Removed removed;
   Status status = RemoveTask(paths, images, folders, &removed);
+  if (status.ok() && left_over) status = RemoveFolder(job);
   return Explained(std::move(status), std::move(removed), remedy);
 }
 

@@ -18,7 +18,7 @@ struct Removed {
   std::vector<std::string> notes;  // what the user should know, a sentence each
 };
 
-// A task, a job of that name, or what is left of a task without a record. Without `images` those of a task
+// A task, a job of that name, or what is left of either without a record. Without `images` those of a task
 // stay; a job's are of no use without its record, so that a job that has any is not removed then.
 // kNotFound: there is nothing; kFailedPrecondition: it lives, is a rank of a job, is worked on, or has images
 // that shall stay. `*remedy`: what the user can do then, or "".
