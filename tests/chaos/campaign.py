@@ -27,6 +27,7 @@ from moving_job import CONDITION
 from softgpu import die_with_parent
 import damage
 import faults
+import hung
 import jobs
 import plan
 from audit import Audit, state
@@ -178,10 +179,21 @@ class Course:
                 break
             except (grpc.RpcError, AttributeError, ValueError, AssertionError) as error:
                 if time.monotonic() > give_up:
+                    self.tell_of_job()
                     raise AssertionError(f"{verb} of {self.job.name}: {begun.id} has not ended: {error!r}") from error
                 time.sleep(0.05)  # the agent was killed, and is back in a moment
         word = op.OperationState.Name(ended.state).rsplit("_", 1)[1].lower()
         return Outcome(word, json.loads(ended.result_json or "{}"), any("brought back from image" in note for note in ended.notes))
+
+    def tell_of_job(self):
+        """What it, and all that works on it, is doing, and what its ghosts have written."""
+        for node in self.world.nodes.nodes.values():
+            print(f"---- {node.name}: {node.agent.job(self.job.name) if node.agent else 'no agent'}", flush=True)
+            hung.tell(sorted(node.processes()))
+            for task in self.job.tasks:
+                with contextlib.suppress(OSError):
+                    with open(os.path.join(node.task_folder(task), "ghost.log"), encoding="utf-8", errors="replace") as log:
+                        print(f"---- {node.name}: {log.name}\n{log.read()[-20000:]}", flush=True)
 
     def by_command(self, verb, arguments, strike):
         command = [*self.node.through, built("bin/stasis"), verb, "--json", "--embedded", self.job.name, *arguments]
@@ -329,6 +341,8 @@ class Course:
 
     def one_round(self, each):
         if each.verb == "damage":
+            if self.doomed:
+                self.restore(self.find())
             return damage.Damage(self, each).carry_out()
         before = self.job.at
         for number, step in enumerate(plan.VERBS[each.verb]):
