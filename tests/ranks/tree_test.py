@@ -32,14 +32,15 @@ class Tree(unittest.TestCase):
 
     def start(self, rounds):
         self.count += 1
-        options = ["--rounds", str(rounds), "--elements", "1024"]
+        options = ["--rounds", str(rounds), "--elements", "1024", "--pace-ms", "2"]
         job = self.site.start(f"tree-{self.count}", "/bin/sh", "-c", SCRIPT, "launcher", built("samples/nccl_ring"), str(RANKS),
                               "--id-file", os.path.join(self.site.folder.name, f"id-{self.count}"), *options,
-                              options=["--strategy", self.strategy])
+                              options=["--strategy", self.strategy], **self.site.rest())
         job.wait_for_output("round 2 ")
         return job
 
     def finish(self, job, rounds):
+        self.site.hurry()
         self.assertEqual(job.wait(), 0, job.output()[-2000:])
         # Each prints what one process with all ranks does.
         alone = self.site.node.run(built("samples/nccl_ring"), "--ranks", str(RANKS), "--rounds", str(rounds), "--elements",

@@ -15,7 +15,7 @@ FULL = os.environ.get("STASIS_TEST_FULL") == "1"
 def undisturbed(*command):
     """What it prints, whatever the strategy is by which it would be paused."""
     with Node("--gpus", "3", "--memory", "512MiB") as node:
-        result = node.run(*command, timeout=300)
+        result = node.run(*command, timeout=300, PACE_UNTIL="/")
     assert result.returncode == 0, result.stderr
     return result.stdout
 
@@ -28,7 +28,7 @@ class Nccl(unittest.TestCase):
 
     def check(self, *command):
         expected = undisturbed(*command)
-        job = self.site.start("ranks", *command, options=["--strategy", self.strategy])
+        job = self.site.start("ranks", *command, options=["--strategy", self.strategy], **self.site.rest())
         job.wait_for_output("round")
         for _ in range(5 if FULL else 1):
             job.verb("pause", "--residency", "host")
@@ -41,6 +41,7 @@ class Nccl(unittest.TestCase):
             job.verb("checkpoint", "--stop")
             job.wait()
             job.verb("restore", "--detach", "--gpus", "0,1,2")
+        self.site.hurry()
         self.assertEqual(job.wait(), 0, job.output())
         self.assertEqual(job.output(), expected)
         self.assertEqual(self.site.memory_in_the_end(), [0, 0, 0])
@@ -49,7 +50,8 @@ class Nccl(unittest.TestCase):
         self.check(built("tests/programs/nccl_ranks"), "threads", "3", "20000" if FULL else "3000", "7")
 
     def test_one_thread(self):
-        self.check(built("samples/nccl_ring"), "--ranks", "3", "--rounds", "100000" if FULL else "15000", "--elements", "1024")
+        self.check(built("samples/nccl_ring"), "--ranks", "3", "--rounds", "100000" if FULL else "15000", "--elements", "1024",
+                   "--pace-ms", "2")
 
     def test_the_refusal_names_the_call(self):
         job = self.site.start("ranks", built("samples/nccl_ring"), "--ranks", "2", "--rank", "0", "--id-file",
