@@ -117,7 +117,8 @@ class NcclTest(unittest.TestCase):
         """What the ranks end with, and how often they were paused."""
         chance = random.Random(seed)
         with tempfile.TemporaryDirectory(prefix="stasis-task-") as folder:
-            program = Ranks(self, how, ranks, rounds, **self.managed(folder))
+            hurry = os.path.join(folder, "hurry")
+            program = Ranks(self, how, ranks, rounds, **self.managed(folder), PACE_UNTIL=hurry)
             pauses = 0
             with wait_for_task(folder, program.process.pid) as task:
                 program.read_line()  # it knows its devices now
@@ -127,6 +128,9 @@ class NcclTest(unittest.TestCase):
                         extents = task.pause(strategy)
                         task.unpause(extents, self.driver, placements(pauses))
                         pauses += 1
+                        if pauses == 1:
+                            with open(hurry, "x", encoding="ascii"):
+                                pass
                         threading.Event().wait(chance.random() * 0.02)
                 except ConnectionError:
                     pass

@@ -25,8 +25,8 @@ class Part:
     def __init__(self, case, how, ranks, rounds, first, count, folder):
         self.task_folder = case.enterContext(tempfile.TemporaryDirectory(prefix="stasis-task-"))
         command = [built("tests/programs/nccl_ranks"), how, ranks, rounds, 1, first, count, folder]
-        self.process = subprocess.Popen([str(word) for word in command], env=case.node.env(**case.managed(self.task_folder)),
-                                        text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        env = case.node.env(**case.managed(self.task_folder), PACE_UNTIL=os.path.join(folder, "hurry"))
+        self.process = subprocess.Popen([str(word) for word in command], env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         preexec_fn=die_with_parent)
         case.addCleanup(self.close)
 
@@ -101,6 +101,9 @@ class RanksTest(unittest.TestCase):
                     else:
                         job.go_on()
                     pauses += 1
+                    if pauses == 1:
+                        with open(os.path.join(ids, "hurry"), "x", encoding="ascii"):
+                            pass
             except ConnectionError:
                 pass
             except TaskError as error:

@@ -13,7 +13,7 @@ class DeviceHash(unittest.TestCase):
         self.addCleanup(self.site.__exit__, None, None, None)
 
     def start(self, *options):
-        return self.site.start("mlp", built("samples/mlp_train"), "--log-every", "10", *options)
+        return self.site.start("mlp", built("samples/mlp_train"), "--log-every", "10", *options, **self.site.rest())
 
     def test_frozen_weights_are_not_copied_again(self):
         job = self.start("--steps", "100000000", "--freeze-after", "10")
@@ -29,7 +29,7 @@ class DeviceHash(unittest.TestCase):
 
     def test_training_restored_from_what_was_not_copied(self):
         undisturbed = self.site.node.run(built("samples/mlp_train"), "--log-every", "10", "--steps", "200", timeout=300)
-        job = self.start("--steps", "200")
+        job = self.start("--steps", "200", "--pace-ms", "200")
         for step in (10, 30, 50):
             job.wait_for_output(f"step {step} ")
             answer = job.verb("checkpoint", "--device-hash", "on")
@@ -37,6 +37,7 @@ class DeviceHash(unittest.TestCase):
         self.assertLess(answer["copied_bytes"], answer["active_bytes"] / 4)
         job.kill()
         job.verb("restore", "--detach")
+        self.site.hurry()
         self.assertEqual(job.wait(), 0, job.output())
         result = re.compile(r"^sha256 .*$", re.M)
         self.assertEqual(result.search(job.output())[0], result.search(undisturbed.stdout)[0])
