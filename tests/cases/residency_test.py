@@ -3,6 +3,7 @@
 
 import os
 import signal
+import time
 import unittest
 
 from cases import FULL, STRATEGIES, SiteCase
@@ -70,6 +71,7 @@ class FreedWhilePaused(SiteCase):
                     self.touch(go)
                     while not os.path.exists(go + ".begun"):
                         self.assertTrue(job.alive())
+                        time.sleep(0.01)
                     for _ in range(2):
                         _, answer = job.refused("pause")
                         self.assertEqual(answer["code"], "FAILED_PRECONDITION", answer)

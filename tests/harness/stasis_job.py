@@ -199,6 +199,7 @@ class Job:
         while not (self.alive() and self.read_json("status.json")["state"] == "running"):
             if restore.poll() is not None:
                 raise AssertionError(f"stasis restore ended with {restore.returncode}: {restore.stderr.read()}")
+            time.sleep(0.01)  # nobody else is told, and the processor is for those that restore
 
     def wait_for_ghost_to_leave(self, timeout=GIVE_UP_SECONDS):
         """The ghost of an earlier verb may still be on its way out, and would serve the next one."""
