@@ -126,6 +126,7 @@ class Course:
         self.began = time.monotonic()
         self.down = False  # between an image that has ended it and the restore
         self.may_be_down = False  # the command that asked for that was killed, and the ghost goes on
+        self.asked = 0  # how many operations of agents
         self.doomed = False  # since a device was lost, until it has come back from an image
 
     def say(self, text):
@@ -170,9 +171,8 @@ class Course:
         return verb, fields, arguments
 
     def by_agent(self, verb, fields):
-        node = self.node
-        begun = node.agent.begin(verb, job=self.job.name, **fields)
-        give_up = time.monotonic() + SECONDS
+        node, give_up = self.node, time.monotonic() + SECONDS
+        begun = self.begin(node, verb, fields, give_up)
         while True:
             try:
                 ended = node.agent.wait(begun.id, give_up - time.monotonic())
@@ -184,6 +184,19 @@ class Course:
                 time.sleep(0.05)  # the agent was killed, and is back in a moment
         word = op.OperationState.Name(ended.state).rsplit("_", 1)[1].lower()
         return Outcome(word, json.loads(ended.result_json or "{}"), any("brought back from image" in note for note in ended.notes))
+
+    def begin(self, node, verb, fields, give_up):
+        """The agent may be killed before it answers: asked again with the same key, it says whether it had taken it."""
+        self.asked += 1
+        change = pb.Change(idempotency_key=f"{self.job.name}-{self.asked}")
+        while True:
+            try:
+                return node.agent.begin(verb, job=self.job.name, change=change, **fields)
+            except (grpc.RpcError, AttributeError, ValueError) as error:
+                gone = not isinstance(error, grpc.RpcError) or error.code() == grpc.StatusCode.UNAVAILABLE
+                if not gone or time.monotonic() > give_up:
+                    raise
+                time.sleep(0.05)  # it is back in a moment
 
     def tell_of_job(self):
         """What it, and all that works on it, is doing, and what its ghosts have written."""
