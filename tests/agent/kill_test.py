@@ -175,10 +175,9 @@ class Kills(unittest.TestCase):
         """What the agent tells is what the files and the kernel have."""
         self.assertEqual(list(self.agent.stub.ListOperations(op.ListOperationsRequest(running=True), timeout=60).operations), [])
         jobs = self.agent.jobs()
-        root = self.node.path(self.node.state)
-        tasks = set(os.listdir(os.path.join(root, "tasks"))) if os.path.isdir(os.path.join(root, "tasks")) else set()
         told = {rank.task for job in jobs.values() for rank in job.ranks}
-        self.assertEqual(told, tasks)
+        self.assertEqual(told, self.folders("tasks"))
+        self.assertEqual({job.name for job in jobs.values() if job.ranked}, self.folders("jobs"))
         for job in jobs.values():
             for rank in job.ranks:
                 process = self.node.process(rank.task)
@@ -192,6 +191,10 @@ class Kills(unittest.TestCase):
                     # It has ended between two looks.
                     self.has_just_ended(jobs[victim.name])
                     self.assertTrue(self.check_programs(victim, task), f"programs of {task}")
+
+    def folders(self, kind):
+        root = os.path.join(self.node.path(self.node.state), kind)
+        return set(os.listdir(root)) if os.path.isdir(root) else set()
 
     def check_programs(self, victim, task):
         """Whether there is one where the task lives, and none where it does not."""

@@ -274,15 +274,15 @@ class Notices(WithTwoNodes):
 class Sharing(WithTwoNodes):
     """Two jobs that would take turns on the devices of a node share them where that is measured to be better, and only there."""
 
-    SETTLE_SECONDS = 6
-
     def setUp(self):
         super().setUp()
         self.folder = tempfile.mkdtemp(prefix="sharers-", dir=self.nodes.folder)
         self.end_file = os.path.join(self.nodes.folder, os.path.basename(self.folder) + ".end")
+
+    def start_sharing(self, settle, lease):
         # Rates are asked for six times in the time in which a node is lost.
-        self.start("a", lease="5s", checkpoints="0", node_timeout="6s",
-                   options=["--policy", "gandiva", "--settle", f"{self.SETTLE_SECONDS}s"])
+        self.start("a", lease=f"{lease}s", checkpoints="0", node_timeout="6s",
+                   options=["--policy", "gandiva", "--settle", f"{settle}s"])
         self.addCleanup(self.end_programs)
 
     def end_programs(self):
@@ -315,9 +315,13 @@ class Sharing(WithTwoNodes):
         return {(fact["job"], fact["beside"] != "") for fact in facts if fact["fact"] == "rate"}
 
     def test_who_gets_on_better_together_stays_together(self):
+        # Rates are of half the time in which it settles: to make them half as high the devices would have to stand still for
+        # half of that.
+        settle = 16
+        self.start_sharing(settle, lease=8)
         names = self.share("good", alone_ms=100, shared_ms=100)
         pauses = [self.schedd.job(name).pauses for name in names]
-        self.assertEqual(self.schedd.quiet(2 * self.SETTLE_SECONDS), [])
+        self.assertEqual(self.schedd.quiet(1.5 * settle), [], self.schedd.story())
         self.assertEqual(self.besides(), names[::-1])
         for name, before in zip(names, pauses):
             job = self.schedd.job(name)
@@ -327,6 +331,7 @@ class Sharing(WithTwoNodes):
         self.assertEqual(self.rates_on_record(), {(name, beside) for name in names for beside in (False, True)})
 
     def test_who_stands_in_the_others_way_is_parted(self):
+        self.start_sharing(settle=6, lease=5)
         names = self.share("bad", alone_ms=20, shared_ms=200)
         self.schedd.wait(lambda: self.besides() == ["", ""])
         # They take turns from then on.
