@@ -430,9 +430,11 @@ Status Incoming::Settle(const v1::SettleRequest& request) {
     return Status();
   }
   ASSIGN_OR_RETURN(std::shared_ptr<Arrival> arrival, FindForOutcome(request.token()));
-  if (!arrival->Settled()) return Status(StatusCode::kFailedPrecondition, "it is not decided yet");
   {
     std::lock_guard lock(mutex_);
+    // What is to end may not have begun to.
+    if (letting_go_.count(request.token()) != 0 || !arrival->Settled())
+      return Status(StatusCode::kFailedPrecondition, "it is not decided yet");
     arrivals_.erase(request.token());
   }
   RETURN_IF_ERROR(table_.Forget(request.token()));
