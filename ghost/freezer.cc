@@ -288,4 +288,16 @@ void RemoveFreezer(const Frozen& frozen) {
   if (!frozen.folder.empty()) EmptyFolder(frozen);
 }
 
+void RemoveUnusedFreezer(pid_t root, const std::string& name) {
+  const CgroupMounts mounts = FindCgroupMounts();
+  const std::string own = OwnFolder(name, root);
+  for (FreezeKind kind : {FreezeKind::kCgroupV2, FreezeKind::kCgroupV1}) {
+    const std::string& mount = kind == FreezeKind::kCgroupV2 ? mounts.v2 : mounts.v1;
+    const Result<std::string> cgroup = CgroupOf(root, kind);
+    if (mount.empty() || !cgroup.ok() || cgroup->ends_with(own)) continue;
+    // One with processes in it stays: rmdir(2) refuses.
+    (void)rmdir((mount + (*cgroup == "/" ? "" : *cgroup) + own).c_str());
+  }
+}
+
 }  // namespace stasis

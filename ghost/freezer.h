@@ -49,6 +49,9 @@ Frozen FindFrozenTree(pid_t root, const std::string& name);
 Status ThawTree(const Frozen& frozen, const Deadline& deadline);
 // Removes the cgroup of a tree that has ended, also one that does not thaw as a cgroup around it is frozen.
 void RemoveFreezer(const Frozen& frozen);
+// Removes the cgroup of a FreezeTree() with that name that was killed before it had put anything of the tree
+// into it.
+void RemoveUnusedFreezer(pid_t root, const std::string& name);
 
 }  // namespace stasis
 

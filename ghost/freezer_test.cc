@@ -116,6 +116,24 @@ TEST_P(FreezerTest, WhatSomebodyElseHasFrozenIsFoundAndTakenAway) {
   EXPECT_TRUE(tree.Moves());
 }
 
+// As after a ghost that was killed between making it and putting the tree into it.
+TEST_P(FreezerTest, ACgroupThatNothingIsInIsTakenAway) {
+  Tree tree;
+  Deadline deadline = Deadline::After(std::chrono::seconds(60));
+  Result<Frozen> frozen = FreezeTree(tree.root(), "test", deadline, {GetParam(), FreezeKind::kSigstop});
+  ASSERT_OK(frozen.status());
+  RemoveUnusedFreezer(tree.root(), "test");
+  EXPECT_TRUE(frozen->folder.empty() || IsFrozenTree(tree.root(), "test"));
+  ASSERT_OK(ThawTree(*frozen, deadline));
+  if (frozen->folder.empty()) return;
+  ASSERT_EQ(mkdir(frozen->folder.c_str(), 0755), 0);
+  RemoveUnusedFreezer(tree.root(), "other");
+  EXPECT_TRUE(Exists(frozen->folder));
+  RemoveUnusedFreezer(tree.root(), "test");
+  EXPECT_FALSE(Exists(frozen->folder));
+  EXPECT_TRUE(tree.Moves());
+}
+
 TEST_P(FreezerTest, AKilledTreeCanBeThawed) {
   Tree tree;
   Deadline deadline = Deadline::After(std::chrono::seconds(60));

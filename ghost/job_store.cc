@@ -1,5 +1,6 @@
 // The store of images, as one task's ghost uses it.
 #include "base/files.h"
+#include "ghost/freezer.h"
 #include "ghost/job.h"
 #include "ghost/restored.h"
 #include "ghost/scratch.h"
@@ -80,6 +81,7 @@ Status Job::AwaitLeftDump() {
 
 // What a ghost that was killed has left behind; only while nothing of this task is held.
 void Job::Sweep() {
+  if (phase_ == Phase::kRunning) RemoveUnusedFreezer(process_.init_pid, config_.name);
   (void)RemoveScratch(paths_.Dump());
   (void)RemoveScratch(paths_.Revive());
   if (holdings_.on_disk() || !Exists(paths_.Image(kHeldImage))) return;
