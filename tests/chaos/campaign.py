@@ -293,8 +293,7 @@ class Course:
         if each.what == "ghosts":
             # Nobody has written down that it does not run any more; whoever asks for something is told.
             self.find()
-            with contextlib.suppress(OperationFailed):
-                self.call("resume")
+            self.try_resume()
         for _ in range(6):
             told = self.find()
             self.say(f"on {self.job.at}: {told.text}")
@@ -310,8 +309,7 @@ class Course:
                 return "had ended"
             if told.condition in (PAUSED, STRANDED, IN_DOUBT, MIXED) and how == "ran on":
                 how = "resumed"
-                with contextlib.suppress(OperationFailed):
-                    self.call("resume")
+                self.try_resume()
                 continue
             self.down |= self.may_be_down and told.condition == CHECKPOINTED
             if not self.down and harmless(each) and not self.doomed:
@@ -324,6 +322,12 @@ class Course:
         """Its agent may not have seen yet what has become of it."""
         with contextlib.suppress(grpc.RpcError):  # or has, and it stays so
             self.agent.wait_for_job(self.job.name, lambda job: job.revision > told.revision, 30)
+
+    def try_resume(self):
+        try:
+            self.call("resume")
+        except OperationFailed as failed:
+            self.say(f"resume: {failed.result.get('code')} {failed.result.get('message')} ({failed.result.get('left')})")
 
     def check_processes(self, told):
         """There is one program of each task, and it is the one that the agent knows."""
