@@ -23,9 +23,7 @@ constexpr Explanation kExplanations[] = {
      "close the connection before the checkpoint, or run the peer inside the task"},
     {"Connected TCP socket", "a TCP connection is open", "close the connection before the checkpoint"},
     {"Failed to lock TCP connection", "a TCP connection is open, and cannot be held still",
-     "close it before the checkpoint, or run the task as the machine's root: a user namespace has no say "
-     "over "
-     "a network that is not its own"},
+     "close it before the checkpoint, or run the task as the machine's root, or in a network of its own"},
     {"In-flight connection", "a TCP connection is being opened", "try again in a moment"},
     {"has been killed", "a process of the task was killed meanwhile", "try again"},
     {"io_uring", "io_uring is in use", "run the program without io_uring"},

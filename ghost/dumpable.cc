@@ -214,10 +214,8 @@ Result<SharedThings> Collect(const std::vector<pid_t>& tree) {
       if (Inode inode = InodeIn(fd.target, "pipe:[")) things.pipes.emplace(inode, Holder{pid, fd.fd});
       if (Inode inode = InodeIn(fd.target, "socket:[")) things.sockets.emplace(inode, Holder{pid, fd.fd});
     }
-    Result<std::vector<ProcMap>> maps = MapsOf(pid);
-    if (!maps.ok() && HasEnded(pid)) continue;
-    if (!maps.ok()) return maps.status();
-    for (const ProcMap& map : *maps) {
+    ASSIGN_OR_RETURN(const std::vector<ProcMap> maps, MapsOf(pid));
+    for (const ProcMap& map : maps) {
       if (IsSharedMemory(map)) things.memory.emplace(map.inode, Holder{pid, -1});
     }
   }
